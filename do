@@ -8,6 +8,7 @@
 set -eu
 cd "$(dirname "$0")"
 BUILD=${BUILD:-build}
+begun=$(date +%s)
 
 usage() {
     cat <<'END'
@@ -15,16 +16,32 @@ Gyre: collective communication without NCCL and without MPI.
 
 usage: ./do WORD [ARGUMENTS]
 
-  bench [NAME] [FLAGS]  measure: all-reduce on 2 local ranks, 8 B to 64 MiB; or another bench, other flags
+  bench [NAME] [FLAGS]  measure: all-reduce on 2 local ranks, 8 B to 64 MiB; or another bench,
+                        other flags
   compare [FLAGS]       measure against Open MPI, MPICH and gloo, where they are installed, in turns
   compare_training [FLAGS]
-                        measure training against PyTorch's DistributedDataParallel with gloo, in turns
-  test [NAMES, FLAGS]   build and run all tests but suite guest, or those of files and folders (tests/link,
-                        unit/base/env_test); flags go to `meson test`
+                        measure training against PyTorch's DistributedDataParallel with gloo, in
+                        turns
+  test [NAMES, FLAGS]   build and run all tests but suite guest, or those of files and folders
+                        (tests/link, unit/base/env_test); flags go to `meson test`
+  fuzz [NAME] [SECONDS] foreign bytes against every parser, or one, by libFuzzer (60 seconds each)
+  nemesis [--kills N] [--seed S]
+                        hurt real jobs: N random SIGKILLs of ranks (400), a twentieth as many of
+                        trainings that save
+  soak [--minutes N] [--seed S]
+                        mix all operations, kills and restarts for N minutes (10)
+  mutate [--count N] [--seed S] [FILES]
+                        change one place of src at a time and see whether a test fails
+  simulate [--seeds N] [--seed FIRST] [--replay SEED] [--canaries]
+                        whole jobs in virtual time, with calls and faults from seeds; 20,000 unless
+                        told otherwise; or with faults put into a copy of src, which it must find
   build [TARGETS]       build everything into build/
   check                 headers, include directions and format of the tree
   format                format every C file in place
-  install               install library, headers and tool (set DESTDIR for elsewhere)
+  docs                  write the public headers as HTML, into build/docs/
+  install [--prefix FOLDER]
+                        install library, headers, tool and pages (set DESTDIR to stage them)
+  package               make Debian packages of library, headers and tool, in build-package/
   packages [ci]         install what building (and continuous integration) needs
   ci                    all that a change must pass: compilers, sanitizers, coverage
   clean                 remove build folders
@@ -35,6 +52,11 @@ A first run installs missing packages through apt. Examples:
   ./do bench broadcast --ranks 4 -b 1K -e 16M -f 4
   ./do test --suite unit
 END
+}
+
+# What is done now, and how long after the start: a line for each stage, on standard error.
+say() {
+    printf '%4d s  %s\n' $(($(date +%s) - begun)) "$*" >&2
 }
 
 fail() {
@@ -75,7 +97,7 @@ refuse() {
 # --- packages -------------------------------------------------------------------------------------
 
 # One line per package: its name, then a command that succeeds where it is not needed any more.
-needs_build() {
+needs_compile() {
     cat <<'END'
 gcc command -v cc
 libc6-dev test -e /usr/include/stdio.h
@@ -86,8 +108,17 @@ libssl-dev pkg-config --exists libcrypto
 liburing-dev pkg-config --exists liburing
 zlib1g-dev pkg-config --exists zlib
 libibverbs-dev pkg-config --exists libibverbs
-libcmocka-dev pkg-config --exists cmocka
 END
+}
+
+needs_build() {
+    needs_compile
+    echo "libcmocka-dev pkg-config --exists cmocka"
+}
+
+needs_package() {
+    needs_compile
+    echo "dpkg-dev command -v dpkg-shlibdeps"
 }
 
 needs_format() {
@@ -100,11 +131,18 @@ needs_check() {
     echo "g++ command -v g++"
 }
 
-needs_ci() {
-    needs_check
+needs_fuzz() {
+    needs_build
     cat <<'END'
 clang command -v clang
 libclang-rt-dev ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.tsan-*.a
+END
+}
+
+needs_ci() {
+    needs_check
+    needs_fuzz
+    cat <<'END'
 gcovr command -v gcovr
 libopenblas0-pthread ls /usr/lib/*/libopenblas.so.0
 gcc-aarch64-linux-gnu command -v aarch64-linux-gnu-gcc
@@ -124,9 +162,8 @@ missing() {
     done
 }
 
-# Prints what to put before apt-get, or fails where packages cannot be installed without help.
-privilege() {
-    command -v apt-get >/dev/null || return 1
+# Prints what to put before a command of root, or fails where there is none without help.
+as_root() {
     if [ "$(id -u)" = 0 ]; then
         echo env
     elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
@@ -147,7 +184,7 @@ apt_install() {
 install_packages() {
     become=$1
     shift
-    echo "installing: $*"
+    say "installing $*"
     log=$(mktemp)
     if apt_install "$become" "$@" >"$log" 2>&1 ||
         { $become apt-get update >"$log" 2>&1 && apt_install "$become" "$@" >"$log" 2>&1; }; then
@@ -163,7 +200,7 @@ provide() {
     packages=$("needs_$1" | missing)
     [ -n "$packages" ] || return 0
     # shellcheck disable=SC2086 # the names are words
-    if become=$(privilege); then
+    if command -v apt-get >/dev/null && become=$(as_root); then
         install_packages "$become" $packages
         [ ! -f "$BUILD/build.ninja" ] || meson setup --reconfigure "$BUILD" >/dev/null
     elif command -v apt-get >/dev/null; then
@@ -171,30 +208,122 @@ provide() {
         echo "    sudo apt-get update && sudo apt-get install -y ${packages% }" >&2
         exit 1
     else
-        fail "please install, under whatever names your system has for these Debian packages: ${packages% }"
+        fail "please install, under whatever names your system has for these Debian packages:" \
+            "${packages% }"
     fi
 }
 
 # --- building -------------------------------------------------------------------------------------
 
-configure() {
-    [ -f "$BUILD/build.ninja" ] && return
+# Runs a command that speaks only where it fails.
+quietly() { # what it is for, then the command
     log=$(mktemp)
-    echo "configuring $BUILD"
-    meson setup --buildtype release "$BUILD" >"$log" 2>&1 || {
+    what=$1
+    shift
+    "$@" >"$log" 2>&1 || {
         tail -n 20 "$log" >&2
         rm -f "$log"
-        fail "meson could not configure $BUILD"
+        fail "$what"
     }
     rm -f "$log"
 }
 
-build() {
-    provide build
+# Makes the build folder, or brings it up to date with the meson.build files.
+configure() { # options of meson
+    if [ -f "$BUILD/build.ninja" ]; then
+        set -- ninja -C "$BUILD" build.ninja
+    else
+        say "configuring $BUILD"
+        set -- meson setup --buildtype release "$@" "$BUILD"
+    fi
+    quietly "meson could not configure $BUILD" "$@"
+}
+
+# A first bench leaves CUDA out where no GPU could run it: nvcc takes a fifth of the time. The next
+# word that builds everything, or installs, puts CUDA back. (/dev/dxg is the GPU under WSL.)
+leave_out_cuda() {
+    if [ -f "$BUILD/build.ninja" ] || ls /dev/nvidia[0-9]* /dev/dxg 2>/dev/null | grep -q . ||
+        ! PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/dev/null; then
+        configure
+    else
+        configure -Dcuda=disabled
+        : >"$BUILD/without-cuda"
+        say "no GPU here: CUDA is left out of this bench, and built by ./do build"
+    fi
+}
+
+put_back_cuda() {
+    [ -f "$BUILD/without-cuda" ] || return 0
+    quietly "meson could not configure $BUILD" meson configure "$BUILD" -Dcuda=auto
+    rm "$BUILD/without-cuda"
+}
+
+# How many steps ninja has to take; nothing where all is built.
+count_steps() {
+    ninja -C "$BUILD" -n "$@" 2>/dev/null | sed -n '$s|^\[[0-9]*/\([0-9]*\)\].*|\1|p'
+}
+
+# Reads ninja's output: passes on what went wrong, and every ten seconds how far it is.
+tell_progress() {
+    due=10
+    while IFS= read -r line; do
+        case $line in
+        'step '*)
+            # shellcheck disable=SC2086 # the line is words: step, finished, total, seconds
+            set -- $line
+            if [ "${4%.*}" -ge "$due" ]; then
+                say "  $2 of $3 steps"
+                due=$((${4%.*} + 10))
+            fi
+            ;;
+        'ninja: Entering '* | 'ninja: no work '*) ;;
+        *) printf '%s\n' "$line" >&2 ;;
+        esac
+    done
+}
+
+# On a terminal ninja counts by itself.
+run_ninja() {
+    if [ -t 2 ]; then
+        NINJA_STATUS='[%f/%t] ' ninja -C "$BUILD" "$@" >&2
+    else
+        code=$({
+            {
+                NINJA_STATUS='step %f %t %e ' ninja -C "$BUILD" "$@" 2>&1 && code=0 || code=$?
+                echo "$code" >&3
+            } | tell_progress
+        } 3>&1)
+        return "$code"
+    fi
+}
+
+compile() { # targets; none: everything
+    steps=$(count_steps "$@")
+    case $steps in
+    '') set -- --quiet "$@" ;;
+    1) say "building ${*:-everything}: 1 step" ;;
+    *) say "building ${*:-everything}: $steps steps" ;;
+    esac
+    run_ninja "$@" || fail "the build failed; the first error is above"
+}
+
+# What comparisons need; tests need more.
+prepare() {
+    provide compile
     configure
-    quiet=--quiet
-    [ ! -t 1 ] || quiet=
-    ninja -C "$BUILD" $quiet "$@" || fail "the build failed; the first error is above"
+}
+
+build() { # targets
+    provide build
+    put_back_cuda
+    configure
+    compile "$@"
+}
+
+# The first of four commands; each prints the next: train, evaluate, predict.
+tell_next() {
+    say "next, for a table.csv whose last column is the class:"
+    echo "$BUILD/gyre train --data table.csv --scale --validation 0.2 --ranks 2 --save run1"
 }
 
 # --- words ----------------------------------------------------------------------------------------
@@ -206,29 +335,42 @@ bench() {
         shift
         ;;
     esac
-    build
-    program=$BUILD/bench/$name
+    provide compile
+    leave_out_cuda
     # shellcheck disable=SC2046 # the names are words
-    [ -x "$program" ] || refuse "no bench" "$name" $(benches)
+    benches | grep -qx "$name" || refuse "no bench" "$name" $(benches)
+    compile "bench/$name"
     if [ "$name" != link ]; then
         [ $# -gt 0 ] || set -- -b 8 -e 64M -f 2
         case " $* " in *" --ranks"*) ;; *) set -- --ranks 2 "$@" ;; esac
     fi
-    exec "$program" "$@"
+    say "running bench/$name $*"
+    exec "$BUILD/bench/$name" "$@"
 }
 
+# Programs directly below build/bench, which is all that a user may name.
 benches() {
-    find "$BUILD/bench" -maxdepth 1 -type f -perm -100 -exec basename {} \; | sort
+    ninja -C "$BUILD" -t targets all | sed -n 's|^bench/\([a-z_]*\): [a-z]*_LINKER.*|\1|p' | sort
 }
 
 compare() {
-    build >&2
+    prepare
+    # shellcheck disable=SC2046 # the names are words
+    compile $(benches | sed 's|^|bench/|') bench/peers/ratio
     BUILD=$BUILD exec bench/compare "$@"
 }
 
 compare_training() {
-    build >&2
+    prepare
+    compile gyre bench/peers/peak
     BUILD=$BUILD exec bench/compare_training "$@"
+}
+
+simulate() {
+    case ${1-} in --canaries) provide build && exec tests/sim/canaries ;; esac
+    build tests/sim_hunt
+    case " $* " in *" --seeds "* | *" --replay "*) ;; *) set -- --seeds 20000 "$@" ;; esac
+    exec "$BUILD/tests/sim_hunt" "$@"
 }
 
 # meson's log has one JSON object per line; a test's own output is the string between "stdout" and
@@ -254,11 +396,13 @@ list_skips() {
         name=$(printf '%s\n' "$line" | test_name)
         case $line in
         *'"result": "SKIP"'*)
-            reason=$(printf '%s\n' "$line" | log_output | grep . | tail -n 1) || reason="no reason given"
+            reason=$(printf '%s\n' "$line" | log_output | grep . | tail -n 1) ||
+                reason="no reason given"
             echo "skipped: $name: $reason"
             ;;
         *'[  SKIPPED ] '*)
-            printf '%s\n' "$line" | log_output | sed -n "s|^\\[  SKIPPED \\] \\([a-z].*\\)|skipped: $name: \\1|p" |
+            printf '%s\n' "$line" | log_output |
+                sed -n "s|^\\[  SKIPPED \\] \\([a-z].*\\)|skipped: $name: \\1|p" |
                 grep -v ' test(s)' || true
             ;;
         esac
@@ -302,7 +446,8 @@ tests_of() {
     word=${1#tests/}
     case $1 in tests/*.c | tests/*.sh) word=${word%.*} ;; esac
     if [ -d "tests/$word" ]; then
-        meson test -C "$BUILD" --list 2>/dev/null | sed 's|.* / ||' | grep "^$word/" || fail "no test below tests/$word"
+        meson test -C "$BUILD" --list 2>/dev/null | sed 's|.* / ||' | grep "^$word/" ||
+            fail "no test below tests/$word"
     else
         echo "$word"
     fi
@@ -318,9 +463,11 @@ run_tests() {
     done
     status=0
     left_out=
-    [ $# -gt 0 ] || left_out="left out: suite guest, minutes in an emulated machine: ./do test --suite guest"
+    [ $# -gt 0 ] ||
+        left_out="left out: suite guest, minutes in an emulated machine: ./do test --suite guest"
     with_guests "$@" || set -- "$@" --no-suite guest
     rm -f "$BUILD/meson-logs/testlog.json"
+    say "running the tests"
     # shellcheck disable=SC2046 # the words are words
     meson test -C "$BUILD" --no-rebuild --print-errorlogs $(slots) "$@" || status=$?
     [ -f "$BUILD/meson-logs/testlog.json" ] || fail "no test was run"
@@ -336,6 +483,117 @@ run_tests() {
     [ "$failed" = 0 ] || status=1
     exit "$status"
 }
+
+# --- hurting real jobs ----------------------------------------------------------------------------
+
+whole_number() { # flag, value
+    case $2 in
+    '' | *[!0-9]* | 0*) fail "$1 '$2': expected a number from 1 on" ;;
+    esac
+}
+
+read_flags() { # the two flags of a word, then the arguments; sets `amount` and `seed`
+    known=$1
+    amount=$2
+    seed=$(date +%s)
+    shift 2
+    while [ $# -gt 0 ]; do
+        case $1 in
+        "$known" | --seed) whole_number "$1" "${2-}" ;;
+        *) refuse "unknown flag" "$1" "$known" --seed ;;
+        esac
+        if [ "$1" = --seed ]; then seed=$2; else amount=$2; fi
+        shift 2
+    done
+}
+
+nemesis() {
+    read_flags --kills 400 "$@"
+    build tests/nemesis_kills tests/nemesis_torn
+    "$BUILD/tests/nemesis_kills" --kills "$amount" --seed "$seed" &&
+        "$BUILD/tests/nemesis_torn" --kills $(((amount + 19) / 20)) --seed "$seed"
+}
+
+soak() {
+    read_flags --minutes 10 "$@"
+    build tests/nemesis_soak
+    "$BUILD/tests/nemesis_soak" --seconds $((amount * 60)) --seed "$seed"
+}
+
+# --- installing -----------------------------------------------------------------------------------
+
+# Whether this user may write a folder, or make it.
+writable() {
+    folder=$1
+    while [ ! -e "$folder" ]; do folder=$(dirname "$folder"); done
+    [ -w "$folder" ]
+}
+
+variable() { # of the pkg-config file that is to be installed
+    pkg-config --variable="$1" "$BUILD/meson-private/gyre.pc"
+}
+
+# Copies what is built to its places, as root where this user may not write them. The loader's cache
+# is for programs that are linked without an rpath.
+put_files() { # DESTDIR, prefix
+    become="env"
+    if ! writable "$1$2"; then
+        become=$(as_root) || fail "cannot write $1$2: be root, or give a --prefix of your own"
+    fi
+    say "installing below $1$2"
+    $become DESTDIR="$1" meson install -C "$BUILD" --no-rebuild --quiet
+    case $1:$2 in
+    :/usr | :/usr/local) $become PATH="$PATH:/sbin" ldconfig ;;
+    esac
+}
+
+# What a shell has to know of a prefix that it does not look into.
+tell_paths() {
+    case :$PATH: in
+    *":$1/bin:"*) ;;
+    *) say "to find the tool:    export PATH=$1/bin:\$PATH" ;;
+    esac
+    [ "$(pkg-config --variable=prefix gyre 2>/dev/null)" = "$1" ] ||
+        say "to find the library: export PKG_CONFIG_PATH=$(variable libdir)/pkgconfig"
+}
+
+install() {
+    prefix=
+    case ${1-} in
+    '') ;;
+    --prefix=*) prefix=${1#*=} ;;
+    --prefix) prefix=${2-} ;;
+    *) refuse "unknown flag" "$1" --prefix ;;
+    esac
+    case $#$prefix in 0 | [12]/*) ;; *) fail "--prefix '$prefix': give a folder, from / on" ;; esac
+    provide compile
+    put_back_cuda
+    [ -z "$prefix" ] || meson configure "$BUILD" -Dprefix="$prefix" >/dev/null
+    configure
+    compile library_and_tool
+    prefix=$(variable prefix)
+    put_files "${DESTDIR-}" "$prefix"
+    [ -n "${DESTDIR-}" ] || tell_paths "$prefix"
+}
+
+package() {
+    provide package
+    BUILD=$BUILD-package
+    configure --prefix /usr --libdir "lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)"
+    compile library_and_tool
+    rm -rf "$BUILD/stage"
+    DESTDIR=$(realpath "$BUILD")/stage meson install -C "$BUILD" --no-rebuild --quiet
+    say "packing"
+    packaging/deb "$BUILD/stage" "$BUILD"
+}
+
+docs() {
+    command -v perl >/dev/null || fail "the pages are made by perl, which is not installed"
+    docs/pages/html "$BUILD/docs" include/gyre/*.h
+    say "wrote $BUILD/docs/index.html"
+}
+
+# --- the tree -------------------------------------------------------------------------------------
 
 format() {
     provide format
@@ -353,15 +611,26 @@ bench) bench "$@" ;;
 compare) compare "$@" ;;
 compare_training) compare_training "$@" ;;
 test) run_tests "$@" ;;
-build) build "$@" ;;
+fuzz) provide fuzz && exec tests/fuzz/run "$@" ;;
+nemesis) nemesis "$@" ;;
+soak) soak "$@" ;;
+mutate) provide build && exec tests/mutants/run "$@" ;;
+simulate) simulate "$@" ;;
+build)
+    build "$@"
+    [ $# -gt 0 ] || [ -z "$steps" ] || tell_next
+    ;;
 check) provide check && tests/check_tree.sh "$@" ;;
 format) format ;;
-install) build && meson install -C "$BUILD" "$@" ;;
+install) install "$@" ;;
+package) package ;;
+docs) docs ;;
 packages) provide "${1-build}" ;;
 ci) exec .ci/run "$@" ;;
 clean) clean ;;
 '' | help | -h | --help) usage ;;
 *)
-    refuse "unknown word" "$word" bench compare compare_training test build check format install packages ci clean
+    refuse "unknown word" "$word" bench compare compare_training test fuzz nemesis soak mutate \
+        simulate build check format docs install package packages ci clean
     ;;
 esac

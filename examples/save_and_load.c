@@ -7,7 +7,7 @@
  * One rank writes, for all have the same values. One rank has to read: gyre_network_join() gives
  * rank 0's values to all. The file is put in its place whole, so a crash leaves the old one. What a
  * long training needs beside the values (the optimiser's state, the place in the epoch, several
- * generations) is what checkpoints are for: docs/checkpoints.md. */
+ * generations) is what checkpoints are for: resume.c. */
 #include <gyre/model.h>
 
 #include <stdio.h>

@@ -7,87 +7,116 @@
 #   names     a struct tag and a function's name mean one thing
 #   folders   a folder has 3 to 25 files
 #   mirror    a source has its test, or names it
-#   columns   no line of a C file or a document is longer than 100 columns
+#   columns   no line of a source, script, meson.build or document is longer than 100 columns
 #   docs      what documents name is there, and the picture of the rooms is as they are
 #   selftest  each of these five finds what is planted
 #   headers   every header compiles alone, the public ones as strict C17
 #   cxx       every public header compiles alone as C++
 #   format    clang-format would change nothing
-#   gpu       tests for a GPU are the same to meson, make and tests/gpu/run, and ask for nothing that only the stand-in has
+#   gpu       tests for a GPU are the same to meson, make and tests/gpu/run, and ask for nothing
+#             that only the stand-in has
 #
 # Prints one line per offence and exits with 1 if there was any; with 77 if a tool is missing.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-offences=0
-
-offend() {
-    echo "$*"
-    offences=$((offences + 1))
-}
-
-files() { # shell patterns: tracked files, and new ones that git does not ignore
-    git ls-files --cached --others --exclude-standard -- "$@" | sort -u | while IFS= read -r file; do
-        [ ! -f "$file" ] || echo "$file"
-    done
-}
+# shellcheck source=tests/tree/files.sh
+. tests/tree/files.sh
 
 # --- includes -------------------------------------------------------------------------------------
 
 # The rooms, lowest last: a folder, and the folders whose headers its files may include beside its
-# own. A word that ends in .h is one header. Each folder of src has a row.
+# own. A word that ends in .h is one header. A line that begins with a blank goes on with the row
+# above. Each folder of src has a row.
 #
 #     base ← device ← transport ← collectives ← ddp ← model, train ← cli
 #     base ← sampler ← data ← checkpoint, model          transport/join ← launch ← cli
 rooms() {
     cat <<'END'
-cli                      base cli/doctor cli/inspect cli/show cli/train cli/tune launch transport/link/words.h
-cli/doctor               base cli device/device.h
+cli                      base knobs cli/doctor cli/inspect cli/predict cli/show cli/train cli/tune
+                         data/files/cut_short.h launch transport/job/job.h transport/link/words.h
+cli/doctor               base base/machine cli cli/doctor/checks data/files device/device.h
+                         model/kernels/dense.h transport/link/table.h transport/link/tcp/uring.h
+                         transport/net cli/doctor/hosts
+cli/doctor/checks        base base/machine knobs cli/doctor cli/show/knob_check.h
+                         collectives/choose/preference.h collectives/kernels/reduce.h
+                         device/device.h model/kernels/ops.h transport/job/job.h transport/net
+cli/doctor/hosts         base knobs cli/doctor cli/doctor/checks launch transport/job
+                         transport/join/place.h transport/net
 cli/inspect              base cli checkpoint data data/files data/safetensors
-cli/show                 base cli collectives/algorithms/table.h collectives/choose collectives/prove collectives/schedule collectives/kernels/reduce.h collectives/plan/shape.h transport/link/words.h
-cli/train                base cli launch train
-cli/tune                 base cli collectives/algorithms/table.h collectives/choose collectives/schedule
-launch                   base transport/job/job.h transport/join/join.h transport/net/crypto.h
-train                    base checkpoint data model/learning model/network model/nets report sampler
-report                   base
-checkpoint               base data data/files data/safetensors
+cli/predict              base cli data/files trained
+cli/show                 base knobs cli collectives/algorithms/table.h collectives/choose
+                         collectives/prove collectives/schedule collectives/kernels/reduce.h
+                         collectives/plan/shape.h transport/link/words.h
+cli/train                base base/machine cli launch report train
+cli/tune                 base base/disk base/machine cli collectives/algorithms/table.h
+                         collectives/choose collectives/schedule data/files
+launch                   base base/disk base/machine transport/job/job.h transport/join/join.h
+                         transport/net
+train                    base checkpoint checkpoint/run data model/learning model/network model/nets
+                         report sampler base/machine ddp/agreement.h trained
+trained                  base checkpoint data model/learning model/network model/nets
+report                   base base/disk
+checkpoint/run           base checkpoint ddp/agreement.h ddp/engine.h model/network sampler/order.h
+checkpoint               base base/disk data data/files data/safetensors
 model/network            base data data/safetensors model/learning model/nets
 model/nets               base model/layers model/kernels
 model/learning           base model/kernels model/layers sampler
 model/layers             base model/kernels
 model/kernels            base
-data                     base data/files data/safetensors sampler
+data                     base base/disk data/files data/safetensors data/sources sampler
+data/sources             base data data/builtin data/files data/safetensors
+data/builtin             base data sampler
 data/safetensors         base data/files
-data/files               base
+data/files               base base/disk
 sampler                  base
 ddp                      base device
-collectives/calls        base collectives/comm collectives/group collectives/lifecycle collectives/messages collectives/plan collectives/kernels
-collectives/group        base collectives/lifecycle collectives/comm collectives/messages collectives/kernels transport/stream/signature.h
-collectives/lifecycle    base collectives/comm collectives/messages collectives/schedule transport/net
-collectives/comm         base collectives/plan/shape.h collectives/messages collectives/mapped collectives/engine collectives/staging collectives/kernels transport/link/links.h transport/stream/signature.h
-collectives/messages     base collectives/engine collectives/staging transport/domain transport/link/links.h transport/stream
-collectives/mapped       base collectives/staging collectives/plan collectives/kernels collectives/choose/limits.h transport/domain
-collectives/engine       base collectives/mapped collectives/staging collectives/plan transport/domain transport/link/links.h
+collectives/calls        base collectives/comm collectives/group collectives/lifecycle
+                         collectives/messages collectives/plan collectives/kernels
+collectives/group        base collectives/lifecycle collectives/comm collectives/messages
+                         collectives/kernels transport/stream/signature.h
+collectives/lifecycle    base base/machine knobs collectives/comm collectives/messages
+                         collectives/schedule transport/net
+collectives/comm         base base/machine collectives/plan/shape.h collectives/messages
+                         collectives/mapped collectives/engine collectives/staging
+                         collectives/kernels transport/link/links.h transport/stream/signature.h
+collectives/messages     base base/machine collectives/engine collectives/staging transport/domain
+                         transport/link/links.h transport/stream
+collectives/mapped       base base/machine collectives/staging collectives/plan collectives/kernels
+                         collectives/choose/limits.h transport/domain
+collectives/engine       base collectives/mapped collectives/staging collectives/plan
+                         transport/domain transport/link/links.h
 collectives/staging      base collectives/plan collectives/kernels device
-collectives/plan         base collectives/kernels collectives/choose collectives/schedule transport/stream/signature.h device
-collectives/choose       base collectives/algorithms/table.h collectives/schedule
+collectives/plan         base base/machine collectives/kernels collectives/choose
+                         collectives/schedule transport/stream/signature.h device
+collectives/choose       base base/disk collectives/algorithms/table.h collectives/schedule
 collectives/prove        base collectives/algorithms/table.h collectives/schedule
 collectives/algorithms   base collectives/schedule
 collectives/schedule     base
 collectives/kernels      base device
-transport/domain         base device transport/watch transport/join transport/link transport/stream transport/memory transport/job transport/net
-transport/watch          base device transport/watch/detect transport/job/job.h transport/join/joined.h transport/memory transport/stream/signature.h
+transport/domain         base base/machine device transport/watch transport/join transport/link
+                         transport/stream transport/memory transport/job transport/net
+                         transport/seal
+transport/watch          base base/machine device transport/watch/detect transport/job/job.h
+                         transport/join/joined.h transport/memory transport/net/descriptors.h
+                         transport/seal
+                         transport/stream/signature.h
 transport/watch/detect   base transport/join/joined.h transport/stream/signature.h
-transport/join           base transport/job transport/net
-transport/link           base device transport/stream transport/memory
+transport/join           base base/disk base/machine transport/job transport/net
+transport/link           base device transport/stream transport/memory transport/net/crypto.h
+                         transport/seal
 transport/link/sim       base transport/link transport/stream
-transport/link/tcp       base transport/link transport/stream transport/net
-transport/link/verbs     base transport/link transport/stream transport/memory
-transport/stream         base transport/memory
+transport/link/tcp       base transport/link transport/stream transport/net transport/seal
+transport/link/verbs     base base/machine transport/link transport/stream transport/memory
+transport/stream         base transport/memory transport/seal
+transport/seal           base transport/net
 transport/memory         base device
-transport/job            base transport/net
+transport/job            base base/disk transport/net
 transport/net            base
-device                   base
-device/cuda              base device
+knobs                    base
+device                   base base/disk
+device/cuda              base base/disk base/machine device
+base/machine             base
+base/disk                base
 base
 include
 END
@@ -97,10 +126,15 @@ END
 check_includes() {
     edges=$(mktemp)
     files 'src/*.[ch]' 'src/*.cu' 'src/*.inc' 'include/*.h' | tr '\n' '\0' |
-        xargs -0 grep -Hn '^ *# *include *"' | sed 's/^\([^:]*\):\([0-9]*\):.*"\(.*\)".*/\1 \2 \3/' >"$edges"
+        xargs -0 grep -Hn '^ *# *include *"' |
+        sed 's/^\([^:]*\):\([0-9]*\):.*"\(.*\)".*/\1 \2 \3/' >"$edges"
     rooms | awk '
         function folder_of(path) { sub("/[^/]*$", "", path); return path }
-        NR == FNR { row[$1] = 1; for (i = 1; i <= NF; i++) may[$1, $i] = 1; next }
+        NR == FNR {
+            if (/^[^ ]/) row[room = $1] = 1
+            for (i = 1; i <= NF; i++) may[room, $i] = 1
+            next
+        }
         {
             room = folder_of($1)
             sub("^src/", "", room)
@@ -129,8 +163,10 @@ compile_alone() { # compiler and flags, then -- and the headers
     shift
     for header; do
         # shellcheck disable=SC2086 # the flags are words
-        printf '#include "%s"\n#include "%s"\nint main(void) { return 0; }\n' "$PWD/$header" "$PWD/$header" |
-            $command -Wall -Wextra -Wno-unused-parameter -Werror -fsyntax-only -Iinclude -Isrc - 2>"$messages" ||
+        printf '#include "%s"\n#include "%s"\nint main(void) { return 0; }\n' \
+            "$PWD/$header" "$PWD/$header" |
+            $command -Wall -Wextra -Wno-unused-parameter -Werror -fsyntax-only \
+                -Iinclude -Isrc - 2>"$messages" ||
             offend "$header: does not compile alone: $(grep -m 1 error "$messages")"
     done
     rm -f "$messages"
@@ -140,7 +176,8 @@ compile_alone() { # compiler and flags, then -- and the headers
 # shellcheck disable=SC2046 # no header has a blank in its name
 check_headers() {
     compile_alone "${CC:-cc}" -x c -std=c17 -pedantic -- $(files 'include/*.h')
-    compile_alone "${CC:-cc}" -x c -std=gnu17 -D_GNU_SOURCE -Wno-unused-function -Itests/stand_in/fakecuda/include -- \
+    compile_alone "${CC:-cc}" -x c -std=gnu17 -D_GNU_SOURCE -Wno-unused-function \
+        -Itests/stand_in/fakecuda/include -- \
         $(files 'src/*.h' ':!src/collectives/kernels/*_*.h')
     echo "headers: $(files 'include/*.h' 'src/*.h' | wc -l) compiled alone"
 }
@@ -177,15 +214,23 @@ check_format() {
 # Ordinary machines link none of them.
 check_gpu() {
     list=$(mktemp)
-    sed -n '/^SUITES/,/[^\\]$/p' tests/gpu/Makefile | sed 's/^SUITES *= *//; s/\\$//' | tr -s ' ' '\n' | grep . >"$list"
+    sed -n '/^SUITES/,/[^\\]$/p' tests/gpu/Makefile | sed 's/^SUITES *= *//; s/\\$//' |
+        tr -s ' ' '\n' | grep . >"$list"
+    names="/^export SUITES/,/'\$/"
     while IFS= read -r suite; do
         program=$(echo "$suite" | tr / _)
-        grep -q "^    'program/$suite': " tests/meson.build || offend "tests/meson.build: gpu_table lacks $suite"
-        sed -n '/^export SUITES/,/[^ ]'"'"'$/p' tests/gpu/run | grep -qw "$program" || offend "tests/gpu/run: does not build $program"
-        sed '/^export SUITES/d' tests/gpu/run | grep -q "[ _]$program[ ;\"]" || offend "tests/gpu/run: does not run $program"
-        rigs=$(grep -o '#include "\(rig\|program\)/[a-z_/]*[.]h' "tests/program/$suite.c" | sed 's/.*"/tests\//; s/h$/[ch]/')
-        for name in $(cat "tests/program/$suite.c" $rigs | grep -o 'fakecuda_[a-z_]*(' | sort -u); do
-            grep -q "[ *]$name" tests/gpu/fakecuda_absent.c || offend "tests/gpu/fakecuda_absent.c: lacks ${name%(}(), which $suite asks for"
+        grep -q "^    'program/$suite': " tests/meson.build ||
+            offend "tests/meson.build: gpu_table lacks $suite"
+        sed -n "${names}p" tests/gpu/run | grep -qw "$program" ||
+            offend "tests/gpu/run: does not build $program"
+        sed "${names}d" tests/gpu/run | grep -q "[ _]$program[ ;\"]" ||
+            offend "tests/gpu/run: does not run $program"
+        rigs=$(grep -o '#include "\(rig\|program\)/[a-z_/]*[.]h' "tests/program/$suite.c" |
+            sed 's/.*"/tests\//; s/h$/[ch]/')
+        calls=$(cat "tests/program/$suite.c" $rigs | grep -o 'fakecuda_[a-z_]*(' | sort -u)
+        for name in $calls; do
+            grep -q "[ *]$name" tests/gpu/fakecuda_absent.c ||
+                offend "tests/gpu/fakecuda_absent.c: lacks ${name%(}(), which $suite asks for"
         done
     done <"$list"
     echo "gpu: $(wc -l <"$list") suites looked at"
@@ -203,8 +248,7 @@ for word; do
     case $word in
     includes | headers | cxx | format | gpu) "check_$word" ;;
     docs) docs/check || offences=$((offences + 1)) ;;
-    columns)
-        tests/tree/columns src include '*.c' '*.h' '*.md' || offences=$((offences + 1)) ;;
+    columns) tests/tree/columns || offences=$((offences + 1)) ;;
     circles | names | folders | mirror | selftest)
         need perl
         "tests/tree/$word" || offences=$((offences + 1))

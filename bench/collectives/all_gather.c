@@ -22,18 +22,13 @@ static void lay(const struct bench_call *call, struct bench_lay *lay)
     }
 }
 
-static struct bench_traffic traffic(int n, bool in_place)
-{
-    return (struct bench_traffic){1, in_place ? n - 1 : n};
-}
-
 const struct bench_verb bench_verb = {
     .name = "gyre_all_gather",
     .size = BENCH_SIZE_ALL,
     .call = call_all_gather,
     .lay = lay,
     .bus_factor = bench_share_of_others,
-    .traffic = traffic,
+    .traffic = bench_spread_traffic,
     .traffic_text = "size read, n size written, in place (n-1) size: every input is read once, "
                     "every output written once",
     .wires = BENCH_WIRES_RING,

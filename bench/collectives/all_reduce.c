@@ -22,12 +22,6 @@ static double bus_factor(int n)
     return 2.0 * (n - 1) / n;
 }
 
-static struct bench_traffic traffic(int n, bool in_place)
-{
-    (void)in_place;
-    return (struct bench_traffic){n, n};
-}
-
 static double leaves(int n, int nodes)
 {
     return 2 * bench_others_leave(n, nodes);
@@ -39,7 +33,7 @@ const struct bench_verb bench_verb = {
     .call = call_all_reduce,
     .lay = lay,
     .bus_factor = bus_factor,
-    .traffic = traffic,
+    .traffic = bench_each_traffic,
     .traffic_text =
         "n size read, n size written: every input is read once, every output written once",
     .wires = BENCH_WIRES_RING,

@@ -42,17 +42,6 @@ static void lay(const struct bench_call *call, struct bench_lay *lay)
     }
 }
 
-static struct bench_traffic traffic(int n, bool in_place)
-{
-    return (struct bench_traffic){in_place ? n - 1 : n, in_place ? n - 1 : n};
-}
-
-/* Of each of the n / nodes ranks of a node, what goes to others. */
-static double leaves(int n, int nodes)
-{
-    return (double)n / nodes * bench_others_leave(n, nodes);
-}
-
 const struct bench_verb bench_verb = {
     .name = "gyre_all_to_all_v",
     .size = BENCH_SIZE_ALL,
@@ -60,9 +49,9 @@ const struct bench_verb bench_verb = {
     .call = call_all_to_all_v,
     .lay = lay,
     .bus_factor = bench_share_of_others,
-    .traffic = traffic,
+    .traffic = bench_exchange_traffic,
     .traffic_text = "n size read, n size written, in place (n-1) size each: every input is "
                     "read once, every output written once",
     .wires = BENCH_WIRES_RING,
-    .leaves = leaves,
+    .leaves = bench_exchange_leaves,
 };

@@ -18,18 +18,13 @@ static void lay(const struct bench_call *call, struct bench_lay *lay)
     bench_lay_stretch(lay, 0, call->count, call->root, 0);
 }
 
-static struct bench_traffic traffic(int n, bool in_place)
-{
-    return (struct bench_traffic){1, in_place ? n - 1 : n};
-}
-
 const struct bench_verb bench_verb = {
     .name = "gyre_broadcast",
     .rooted = true,
     .call = call_broadcast,
     .lay = lay,
     .bus_factor = bench_whole,
-    .traffic = traffic,
+    .traffic = bench_spread_traffic,
     .traffic_text = "size read, n size written, in place (n-1) size: the input is read once, "
                     "every output written once",
     .wires = BENCH_WIRES_CHAIN,

@@ -24,12 +24,6 @@ static void lay(const struct bench_call *call, struct bench_lay *lay)
     }
 }
 
-static struct bench_traffic traffic(int n, bool in_place)
-{
-    double share = in_place ? bench_share_of_others(n) : 1;
-    return (struct bench_traffic){share, share};
-}
-
 const struct bench_verb bench_verb = {
     .name = "gyre_gather",
     .rooted = true,
@@ -37,7 +31,7 @@ const struct bench_verb bench_verb = {
     .call = call_gather,
     .lay = lay,
     .bus_factor = bench_share_of_others,
-    .traffic = traffic,
+    .traffic = bench_rooted_traffic,
     .traffic_text = "size read and written, in place without the root's own block: every input "
                     "is read once, one output written",
     .wires = BENCH_WIRES_PAIR,

@@ -21,12 +21,6 @@ static void lay(const struct bench_call *call, struct bench_lay *lay)
     }
 }
 
-static struct bench_traffic traffic(int n, bool in_place)
-{
-    (void)in_place;
-    return (struct bench_traffic){n, 1};
-}
-
 const struct bench_verb bench_verb = {
     .name = "gyre_reduce",
     .reduces = true,
@@ -34,7 +28,7 @@ const struct bench_verb bench_verb = {
     .call = call_reduce,
     .lay = lay,
     .bus_factor = bench_whole,
-    .traffic = traffic,
+    .traffic = bench_fold_traffic,
     .traffic_text =
         "n size read, size written: every input is read once, the root's output written once",
     .wires = BENCH_WIRES_CHAIN,

@@ -20,12 +20,6 @@ static void lay(const struct bench_call *call, struct bench_lay *lay)
     bench_lay_stretch(lay, 0, call->count, BENCH_ALL_RANKS, own);
 }
 
-static struct bench_traffic traffic(int n, bool in_place)
-{
-    (void)in_place;
-    return (struct bench_traffic){n, 1};
-}
-
 const struct bench_verb bench_verb = {
     .name = "gyre_reduce_scatter",
     .reduces = true,
@@ -33,7 +27,7 @@ const struct bench_verb bench_verb = {
     .call = call_reduce_scatter,
     .lay = lay,
     .bus_factor = bench_share_of_others,
-    .traffic = traffic,
+    .traffic = bench_fold_traffic,
     .traffic_text =
         "n size read, size written: every input is read once, every output written once",
     .wires = BENCH_WIRES_RING,

@@ -21,12 +21,6 @@ static void lay(const struct bench_call *call, struct bench_lay *lay)
     bench_lay_stretch(lay, 0, call->count, call->root, own);
 }
 
-static struct bench_traffic traffic(int n, bool in_place)
-{
-    double share = in_place ? bench_share_of_others(n) : 1;
-    return (struct bench_traffic){share, share};
-}
-
 const struct bench_verb bench_verb = {
     .name = "gyre_scatter",
     .rooted = true,
@@ -34,7 +28,7 @@ const struct bench_verb bench_verb = {
     .call = call_scatter,
     .lay = lay,
     .bus_factor = bench_share_of_others,
-    .traffic = traffic,
+    .traffic = bench_rooted_traffic,
     .traffic_text = "size read and written, in place without the root's own block: one input "
                     "is read, every output written once",
     .wires = BENCH_WIRES_PAIR,

@@ -26,19 +26,13 @@ static void lay(const struct bench_call *call, struct bench_lay *lay)
     bench_lay_stretch(lay, 0, call->count, (call->rank + call->n - 1) % call->n, 0);
 }
 
-static struct bench_traffic traffic(int n, bool in_place)
-{
-    (void)in_place;
-    return (struct bench_traffic){n, n};
-}
-
 const struct bench_verb bench_verb = {
     .name = "gyre_send and gyre_recv",
     .only_out_of_place = true,
     .call = call_sendrecv,
     .lay = lay,
     .bus_factor = bench_whole,
-    .traffic = traffic,
+    .traffic = bench_each_traffic,
     .traffic_text = "n size read, n size written: every input is read once, "
                     "every output written once",
     .wires = BENCH_WIRES_RING,

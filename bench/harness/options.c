@@ -118,7 +118,7 @@ bool bench_op_suits(enum gyre_type type, enum gyre_op op)
 
 static int refuse(const char *flag, const char *text, const char *expected, const char *near)
 {
-    fprintf(stderr, "%s %s: expected %s%s%s%s\n", flag, text, expected,
+    fprintf(stderr, "gyre bench: %s %s: expected %s%s%s%s\n", flag, text, expected,
             near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
     return -1;
 }
@@ -334,15 +334,15 @@ static int refuse_flag(int found, char **argv)
         names[count] = flags[count].name;
     }
     if (found == ':') {
-        fprintf(stderr, "%s: expected a value behind it\n", word);
+        fprintf(stderr, "gyre bench: %s: expected a value behind it\n", word);
         return -1;
     }
     if (optopt && optopt < FLAG_RANKS) {
-        fprintf(stderr, "-%c: no such flag; -h lists them\n", optopt);
+        fprintf(stderr, "gyre bench: -%c: no such flag; -h lists them\n", optopt);
         return -1;
     }
     const char *near = gyre_nearest_word(word + strspn(word, "-"), names, count);
-    fprintf(stderr, "%s: no such flag%s%s%s; -h lists them\n", word,
+    fprintf(stderr, "gyre bench: %s: no such flag%s%s%s; -h lists them\n", word,
             near ? " (did you mean --" : "", near ? near : "", near ? "?)" : "");
     return -1;
 }

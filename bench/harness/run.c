@@ -61,7 +61,8 @@ static void choose_algorithm(const char *name, const struct bench_verb *verb)
 static bool has_root(const struct bench_options *options, int n, bool speaks)
 {
     if (options->root >= n && speaks) {
-        fprintf(stderr, "-r %d: expected a rank from 0 to %d, or -1\n", options->root, n - 1);
+        fprintf(stderr, "gyre bench: -r %d: expected a rank from 0 to %d, or -1\n", options->root,
+                n - 1);
     }
     return options->root < n;
 }
@@ -390,7 +391,7 @@ int bench_enter(int argc, char **argv, struct bench *bench)
         return code;
     }
     if (bench->options.in_process) {
-        fprintf(stderr, "-g: this bench has one rank in each process\n");
+        fprintf(stderr, "gyre bench: -g: this bench has one rank in each process\n");
         return BENCH_EXIT_USAGE;
     }
     code = join(bench, &comm);

@@ -1,6 +1,8 @@
-/* The output that existing parsers of nccl-tests read, to the byte.
+/* The output that existing parsers of nccl-tests read: its lines, widths and words. The first line
+ * alone differs: it names Gyre's version. Parsers pass over this line, which older versions of
+ * nccl-tests lack.
  *
- *     # nccl-tests version …              ┐
+ *     # Gyre version … in the format of … ┐
  *     # nThread 1 nGpus 1 minBytes …      │ settings, places, remarks: lines with '#'
  *     #  Rank  0 Group  0 Pid …           ┘
  *     #       size         count …          columns
@@ -8,13 +10,14 @@
  *     # Out of bounds values : 0 OK       ┐ footer
  *     # Avg bus bandwidth    : 0.255      ┘
  *
- * Widths and words are theirs (2.19.6); what is ours stands in further lines with '#', or in
+ * Widths and words are those of 2.19.6; what only Gyre has stands in further lines with '#', or in
  * further columns that -I asks for. JSON has the layout of their version 3. */
 #include "output/report.h"
 
 #include "output/report_json.h"
 
 #include <errno.h>
+#include <gyre/gyre.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -131,7 +134,8 @@ void bench_report_settings(struct bench_report *report, const struct bench_optio
     if (!report->speaks) {
         return;
     }
-    printf("# nccl-tests version %s nccl-headers=0 nccl-library=0\n", FORMAT_VERSION);
+    printf("# Gyre version %d.%d.%d in the format of nccl-tests " FORMAT_VERSION "\n",
+           GYRE_VERSION_MAJOR, GYRE_VERSION_MINOR, GYRE_VERSION_PATCH);
     printf("# Collective test starting: %s\n", report->program);
     printf("# nThread 1 nGpus %d minBytes %" PRIu64 " maxBytes %" PRIu64 " step: %" PRIu64
            "(%s) warmup iters: %d iters: %d agg iters: 1 validation: %d graph: 0 unalign: 0\n",

@@ -43,7 +43,8 @@ static int make_replica(struct step_net *net)
     int status = gyre_mlp_create(&model, s->width, s->widths, &settings, &net->trouble);
     if (status)
         return status;
-    if (gyre_replica_init(&net->replica, model))
+    struct gyre_optimizer_settings optimizer = gyre_optimizer_defaults(s->optimizer);
+    if (gyre_replica_init(&net->replica, model, &optimizer))
         return no_memory(net);
     for (int i = 0; i < net->replica.parameters; i++)
         net->weights += net->replica.parameter[i]->count;
@@ -72,14 +73,13 @@ static int make_data(struct step_net *net)
 
 static int make_engine(struct step_net *net)
 {
-    struct gyre_optimizer_settings optimizer = gyre_optimizer_defaults(net->settings->optimizer);
     struct gyre_ddp_options options = GYRE_DDP_OPTIONS_INIT;
     options.bucket_cap = net->settings->bucket;
     options.unscaled = 1;
     options.compare_every = -1; /* silent steps leave ranks with other moments of Adam */
     int status = pass_on(net, gyre_replica_join(&net->replica, net->comm, &options));
     if (!status) /* pieces are whole parameters, which no cut changes */
-        status = gyre_replica_make_optimizer(&net->replica, &optimizer, &net->trouble);
+        status = gyre_replica_make_optimizer(&net->replica, &net->trouble);
     return status;
 }
 
@@ -107,7 +107,7 @@ static int compute(struct step_net *net, struct gyre_loss *loss)
 {
     const struct gyre_wanted wanted = {.labels = net->labels};
     gyre_replica_bind(&net->replica);
-    int status = gyre_replica_forward(&net->replica, net->x, net->settings->batch, true, wanted, 1,
+    int status = gyre_replica_forward(&net->replica, net->x, net->settings->batch, true, wanted,
                                       loss, &net->trouble);
     if (!status)
         status = gyre_replica_backward(&net->replica, false, true, &net->trouble);
@@ -117,7 +117,6 @@ static int compute(struct step_net *net, struct gyre_loss *loss)
 static int run_one(struct step_net *net, bool travels)
 {
     struct gyre_loss loss = {0};
-    double factor = 1.0 / (double)net->settings->batch;
     int status = pass_on(net, gyre_ddp_begin(net->replica.ddp, net->settings->batch));
     if (!status)
         status = compute(net, &loss);
@@ -131,9 +130,9 @@ static int run_one(struct step_net *net, bool travels)
     if (travels) {
         const struct gyre_ddp_result *result = gyre_ddp_result(net->replica.ddp);
         net->finite &= isfinite(result->sum[0]) && !result->nonfinite;
-        factor = result->factor;
     }
-    return pass_on(net, gyre_replica_update(&net->replica, travels ? RATE : 0, factor));
+    status = gyre_replica_update(&net->replica, travels ? RATE : 0, &net->trouble);
+    return *net->trouble.text ? status : pass_on(net, status);
 }
 
 int step_net_run(struct step_net *net, int steps, double *waited)

@@ -3,7 +3,7 @@
 #ifndef GYRE_BENCH_PARTS_STEP_NET_H
 #define GYRE_BENCH_PARTS_STEP_NET_H
 
-#include "model/network/replica.h"
+#include "model/network/update.h"
 
 #define STEP_WIDTHS_MOST 64
 

@@ -11,6 +11,7 @@
 #include "parts/verbs_bare.h"
 
 #include "base/clock.h"
+#include "transport/link/table.h"
 #include "transport/link/verbs/peer.h"
 
 #include <arpa/inet.h>

@@ -2,19 +2,21 @@
 
     python3 gloo.py all_reduce RANKS 8 4096 65536 67108864:5
 
-Each size is in bytes, with ":N" if N calls are to be timed rather than at least 20 and 50 ms (where 20 would take over
-0.2 s fewer, at least 4). Floats in CPU tensors, sums, root 0, one thread per rank. all_reduce, broadcast and reduce work
-in place only; out of place is a copy and the call, which is what a program that keeps its input has to write. The others
-work out of place only. all_gather_v and reduce_scatter are not there: exit code 5.
+Each size is in bytes, with ":N" if N calls are to be timed rather than at least 20 and 50 ms (where
+20 would take over 0.2 s fewer, at least 4). Floats in CPU tensors, sums, root 0, one thread per
+rank. all_reduce, broadcast and reduce work in place only; out of place is a copy and the call,
+which is what a program that keeps its input has to write. The others work out of place only.
+all_gather_v and reduce_scatter are not there: exit code 5.
 
-Up to 4 KiB the clock runs over all calls, back to back. Above, before each call every rank reads its whole output,
-rewrites its whole input and waits for the others, and only the call itself is timed; after it all wait for each other. Of
-operations with a root some ranks may return early, so a barrier ends what is timed. A time is the mean over calls and
-ranks; percentiles are those of the slowest rank, call by call; processor time is that of all threads of all ranks, per
-call. One more call on data that depend on rank, index and turn is checked.
+Up to 4 KiB the clock runs over all calls, back to back. Above, before each call every rank reads
+its whole output, rewrites its whole input and waits for the others, and only the call itself is
+timed; after it all wait for each other. Of operations with a root some ranks may return early, so a
+barrier ends what is timed. A time is the mean over calls and ranks; percentiles are those of the
+slowest rank, call by call; processor time is that of all threads of all ranks, per call. One more
+call on data that depend on rank, index and turn is checked.
 
-Ranks are forked from one process that has imported torch. Prints a version line, then one line per size; the last five
-are 0 where there is no such half:
+Ranks are forked from one process that has imported torch. Prints a version line, then one line per
+size; the last five are 0 where there is no such half:
 
     size,time_us,wrong,p50_us,p99_us,processor_us,in_place_time_us,in_place_wrong,…
 """
@@ -65,7 +67,8 @@ class Bench:
 
     def elements(self, shape):
         root = self.rank == 0
-        counts = {BLOCK: 1, BLOCKS: self.n, ROOT_BLOCK: root, ROOT_BLOCKS: root * self.n, NOTHING: 0}
+        counts = {BLOCK: 1, BLOCKS: self.n, NOTHING: 0}
+        counts.update({ROOT_BLOCK: root, ROOT_BLOCKS: root * self.n})
         return self.count * counts[shape]
 
     def blocks(self, tensor):
@@ -76,7 +79,8 @@ class Bench:
 
 
 def in_place_only(call):
-    """Of what works in place only: out of place is a copy first. Other ranks than the root lend their output."""
+    """Of what works in place only: out of place is a copy first. Other ranks than the root lend
+    their output."""
 
     def both(bench):
         if bench.in_place or bench.input.numel() == 0:
@@ -121,16 +125,32 @@ def sendrecv(bench):
 
 class Op:
     def __init__(self, gives, gets, call, rooted=False, sums=False, both=False):
-        self.gives, self.gets, self.call, self.rooted, self.sums, self.both = gives, gets, call, rooted, sums, both
+        self.gives, self.gets, self.call = gives, gets, call
+        self.rooted, self.sums, self.both = rooted, sums, both
 
 
 OPS = {
-    "all_reduce": Op(BLOCK, BLOCK, in_place_only(lambda bench, data: dist.all_reduce(data)), sums=True, both=True),
+    "all_reduce": Op(
+        BLOCK,
+        BLOCK,
+        in_place_only(lambda bench, data: dist.all_reduce(data)),
+        sums=True,
+        both=True,
+    ),
     "broadcast": Op(
-        ROOT_BLOCK, BLOCK, in_place_only(lambda bench, data: dist.broadcast(data, 0)), rooted=True, both=True
+        ROOT_BLOCK,
+        BLOCK,
+        in_place_only(lambda bench, data: dist.broadcast(data, 0)),
+        rooted=True,
+        both=True,
     ),
     "reduce": Op(
-        BLOCK, ROOT_BLOCK, in_place_only(lambda bench, data: dist.reduce(data, 0)), rooted=True, sums=True, both=True
+        BLOCK,
+        ROOT_BLOCK,
+        in_place_only(lambda bench, data: dist.reduce(data, 0)),
+        rooted=True,
+        sums=True,
+        both=True,
     ),
     "all_gather": Op(BLOCK, BLOCKS, all_gather),
     "all_to_all": Op(
@@ -217,8 +237,8 @@ def calls_for(total_us, calls):
 
 
 def time_row(bench, calls):
-    """Of one call: microseconds, the processor's; and each call's own, where they were timed one by one. `calls` 0: as
-    many as needed."""
+    """Of one call: microseconds, the processor's; and each call's own, where they were timed one by
+    one. `calls` 0: as many as needed."""
     fresh, given = bench.bytes > FRESH_ABOVE, calls > 0
     time_calls(bench, 1)
     if not given:
@@ -263,9 +283,15 @@ def expected(bench):
     if op is OPS["sendrecv"]:
         return values(bench, (bench.rank - 1) % bench.n, 0, count)
     if op is OPS["all_to_all_v"]:
-        firsts = [sum(uneven(bench, source + peer) for peer in range(bench.rank)) for source in range(bench.n)]
+        firsts = [
+            sum(uneven(bench, source + peer) for peer in range(bench.rank))
+            for source in range(bench.n)
+        ]
         return torch.cat(
-            [values(bench, source, firsts[source], uneven(bench, source + bench.rank)) for source in range(bench.n)]
+            [
+                values(bench, source, firsts[source], uneven(bench, source + bench.rank))
+                for source in range(bench.n)
+            ]
         )
     own = bench.rank * count if op.gives in (BLOCKS, ROOT_BLOCKS) else 0
     sources = range(bench.n) if op.gets in (BLOCKS, ROOT_BLOCKS) else [0]
@@ -292,7 +318,8 @@ def measure(bench, size, calls, in_place):
     mean, processor, times = time_row(bench, calls)
     mean, processor = agree(mean, bench.n), agree(processor, bench.n) * bench.n
     p50, p99 = percentiles(times)
-    return ["%.3f" % mean, str(count_wrong(bench))] + ["%.3f" % value for value in (p50, p99, processor)]
+    wrong = str(count_wrong(bench))
+    return ["%.3f" % mean, wrong] + ["%.3f" % value for value in (p50, p99, processor)]
 
 
 def run_row(bench, size, calls):
@@ -303,7 +330,8 @@ def run_row(bench, size, calls):
 
 
 def run_rank(op, rank, n, port, rows):
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(n), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(n))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     bench = Bench(op, rank, n, max(size for size, _ in rows))

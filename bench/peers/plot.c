@@ -13,12 +13,13 @@
 
 #define PANEL_WIDTH  440
 #define PANEL_HEIGHT 290
-#define LEFT         56 /* of a panel: where its axes are */
-#define RIGHT        16
+#define LEFT         64 /* of a panel: where its axes are */
+#define RIGHT        28
 #define TOP          34
 #define BOTTOM       34
 #define LEGEND       44
 #define STYLES       6
+#define TUNED        " tuned" /* ends the name of a peer at its best settings */
 
 struct plot_panel {
     FILE *file;
@@ -42,6 +43,7 @@ static const char style[] =
     "}\n"
     "  .s4 { stroke: #0550ae; stroke-dasharray: 6 4 } .m4 { fill: #0550ae }\n"
     "  .s5 { stroke: #6e7781; stroke-dasharray: 2 4 } .m5 { fill: #6e7781 }\n"
+    "  .tuned { stroke-dasharray: 2 3 }\n"
     "  @media (prefers-color-scheme: dark) {\n"
     "    .page { fill: #0d1117 }  text { fill: #f0f6fc }  .faint { fill: #9198a1 }\n"
     "    .grid { stroke: #3d444d }\n"
@@ -54,17 +56,29 @@ static const char style[] =
     "  }\n"
     "</style>\n";
 
-/* A name keeps its colour in every picture. */
+static bool is_tuned(const char *name)
+{
+    size_t length = strlen(name), tail = sizeof TUNED - 1;
+    return length > tail && strcmp(name + length - tail, TUNED) == 0;
+}
+
+/* A name keeps its colour in every picture, and shares it with the same library tuned. */
 static int style_of(const char *name)
 {
     static const char *const names[STYLES] = {"Gyre", "Open MPI",    "MPICH",
                                               "gloo", "Gyre malloc", "Gyre reproducible"};
+    size_t length = strlen(name) - (is_tuned(name) ? sizeof TUNED - 1 : 0);
     for (int i = 0; i < STYLES; i++) {
-        if (strcmp(names[i], name) == 0) {
+        if (strlen(names[i]) == length && strncmp(names[i], name, length) == 0) {
             return i;
         }
     }
     return STYLES - 1;
+}
+
+static const char *kind_of(const char *name)
+{
+    return is_tuned(name) ? " tuned" : style_of(name) == 0 ? " bold" : "";
 }
 
 /* -- marks ------------------------------------------------------------------------------------- */
@@ -94,7 +108,7 @@ static void draw_legend(FILE *file, const struct names *peers)
     for (int i = 0; i < peers->count; i++) {
         int mark = style_of(peers->name[i]);
         fprintf(file, "<path class=\"line s%d%s\" d=\"M%.1f 22h26\"/>\n", mark,
-                mark == 0 ? " bold" : "", x);
+                kind_of(peers->name[i]), x);
         draw_mark(file, mark, x + 13, 22);
         fprintf(file, "<text x=\"%.1f\" y=\"26\">%s</text>\n", x + 33, peers->name[i]);
         x += 52 + 7.2 * (double)strlen(peers->name[i]);
@@ -174,7 +188,8 @@ static void draw_peer(const struct plot_panel *panel, int peer)
     const struct group *group = panel->group;
     int mark = style_of(panel->results->peers.name[peer]);
     bool drawn = false;
-    fprintf(file, "<path class=\"line s%d%s\" d=\"", mark, mark == 0 ? " bold" : "");
+    fprintf(file, "<path class=\"line s%d%s\" d=\"", mark,
+            kind_of(panel->results->peers.name[peer]));
     for (int i = 0; i < group->sizes; i++) {
         double rate = rate_of(panel, peer, group->size[i]);
         if (rate > 0) {

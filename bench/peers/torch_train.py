@@ -4,6 +4,8 @@
 #
 #     torch_train.py --layers 784,500,10 --batch 100 --ranks 2 --steps 100
 #
+# With --bind each rank, its gloo threads too, keeps to one core.
+#
 # Prints steps per second, the time of day (seconds since 1970) when rank 0 had done its first step,
 # and the peak memory of the fullest and of the leanest rank in KiB: "112.5 1795312980.85 245944
 # 245732".
@@ -53,6 +55,9 @@ def make_step(options):
 
 def run_rank(rank, options, port):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    if options.bind:
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[rank % len(cores)]})
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=options.ranks)
     torch.manual_seed(rank)
@@ -69,7 +74,8 @@ def run_rank(rank, options, port):
     memory = [None] * options.ranks
     dist.all_gather_object(memory, peak_kib())
     if rank == 0:
-        print("%.6g %.6f %d %d" % (options.steps / seconds, first, max(memory), min(memory)), flush=True)
+        figures = (options.steps / seconds, first, max(memory), min(memory))
+        print("%.6g %.6f %d %d" % figures, flush=True)
     dist.barrier()
     os._exit(0)  # destroy_process_group() of PyTorch 1.13 hangs in one of four runs
 
@@ -87,5 +93,6 @@ if __name__ == "__main__":
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--optimizer", choices=["adam", "sgd"], default="sgd")
+    parser.add_argument("--bind", action="store_true")
     words = parser.parse_args()
     mp.spawn(run_rank, args=(words, free_port()), nprocs=words.ranks)

@@ -36,9 +36,9 @@
 extern "C" {
 #endif
 
-struct gyre_ddp; /* opaque */
-
 /* -- making an engine -------------------------------------------------------------------------- */
+
+struct gyre_ddp; /* opaque */
 
 #define GYRE_DDP_DIMENSIONS 8
 
@@ -238,7 +238,8 @@ struct gyre_ddp_result {
     int buckets;
 };
 
-/* Ownership: the engine's, until the next gyre_ddp_wait(). Not collective. */
+/* The result of the last step. Not collective.
+ *   Ownership: the engine's, until the next gyre_ddp_wait(). */
 GYRE_API const struct gyre_ddp_result *gyre_ddp_result(const struct gyre_ddp *ddp);
 
 /* After the wait, before the update: multiplies all gradients by min(1, most / (norm + 1e-6)), as
@@ -267,20 +268,29 @@ GYRE_API int gyre_ddp_piece(struct gyre_ddp *ddp, int index, struct gyre_ddp_pie
 /* After the update of its pieces: gives every rank all values. Nothing to do unless sharded. */
 GYRE_API int gyre_ddp_gather(struct gyre_ddp *ddp);
 
+/* -- are the ranks still equal? ---------------------------------------------------------------- */
+
+/* Compares all values now, as every `compare_every` steps: by a sum of four bytes from each rank.
+ * Between steps; of a sharded engine after gyre_ddp_gather().
+ *   Blocks:    until every rank has called it.
+ *   Errors:    GYRE_CORRUPT (the first parameter that differs, and the ranks in the minority, are
+ *              named), GYRE_INVALID, as gyre_all_gather(). */
+GYRE_API int gyre_ddp_compare(struct gyre_ddp *ddp);
+
 /* -- state to keep between runs ---------------------------------------------------------------- */
 
 /* With another type on the way, by `wire` or a hook, an engine has a state of its own: what was
  * lost of this rank's gradients so far, which is added to the next, and the power of two that all
  * are multiplied by. To go on with a run bit for bit, keep both after a step, and put them into a
- * new engine of as many ranks before its first.
- *
- * f32 as many as the parameter has elements; NULL where nothing is kept (one rank, GYRE_F64, no
- * other type, `no_feedback`), and for an unknown index. Moves with gyre_ddp_gradient(). Not
- * collective. */
+ * new engine of as many ranks before its first. */
+
+/* What was lost so far of the gradients of a parameter: f32, as many as it has elements; NULL where
+ * nothing is kept (one rank, GYRE_F64, no other type, `no_feedback`), and for an unknown index.
+ * Moves with gyre_ddp_gradient(). Not collective. */
 GYRE_API float *gyre_ddp_feedback(struct gyre_ddp *ddp, int parameter);
 
-/* 0 before the end of the first step: it travels as it is. Not collective, but set
- * equally on all ranks.
+/* The power of two that gradients are multiplied by on their way. 0 before the end of the first
+ * step, in which gradients travel as they are. Not collective, but set equally on all ranks.
  *   Errors:    GYRE_INVALID (no power of two, within a step, gradients travel as they are). */
 GYRE_API double gyre_ddp_wire_scale(const struct gyre_ddp *ddp);
 GYRE_API int gyre_ddp_set_wire_scale(struct gyre_ddp *ddp, double scale);

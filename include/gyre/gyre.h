@@ -48,6 +48,8 @@
 extern "C" {
 #endif
 
+/* -- version ----------------------------------------------------------------------------------- */
+
 #define GYRE_VERSION_MAJOR 0
 #define GYRE_VERSION_MINOR 1
 #define GYRE_VERSION_PATCH 0
@@ -106,7 +108,11 @@ enum gyre_type {
 /* Integers wrap; an integer average is the wrapped sum divided by n, truncated toward zero; min and
  * max return NaN where an input is NaN; f16, bf16 and the 8-bit floats are accumulated in f32 and
  * rounded once, to nearest even. What then is too large becomes infinity, and in f8e4m3, which has
- * none, NaN. AND, OR and XOR work on bits and are for integers only. */
+ * none, NaN. AND, OR and XOR work on bits and are for integers only.
+ *
+ * Values from GYRE_OP_FIRST_HANDLE on are handles of the caller's own reductions, which
+ * gyre_op_scaled() and gyre_op_user() write. Every call that takes an enum gyre_op takes a handle,
+ * of its own communicator. */
 enum gyre_op {
     GYRE_SUM = 0,
     GYRE_AVG = 1,
@@ -115,7 +121,9 @@ enum gyre_op {
     GYRE_PROD = 4,
     GYRE_AND = 5,
     GYRE_OR = 6,
-    GYRE_XOR = 7
+    GYRE_XOR = 7,
+    GYRE_OP_FIRST_HANDLE = 64,
+    GYRE_OP_LAST_HANDLE = 0x7fffffff /* so that the type has room for all handles, in C++ too */
 };
 
 /* Bytes of one element, 0 for an unknown type.
@@ -165,10 +173,10 @@ struct gyre_options {
  *   Threads:   one thread. */
 GYRE_API int gyre_init(struct gyre_comm **comm, const struct gyre_options *options);
 
-/* The same for a process that has several ranks, such as one for each of its GPUs: writes `count`
- * communicators, 1 … 64, to comms[0 …]. Under a launcher each process calls this, with a count of
- * its own, and options.rank and options.world (or the environment) number processes: ranks of a
- * process follow each other and those of lower processes. Alone, the world is `count`.
+/* Joins the job with a process that has several ranks, such as one for each of its GPUs: writes
+ * `count` communicators, 1 … 64, to comms[0 …]. Under a launcher each process calls this, with a
+ * count of its own, and options.rank and options.world (or the environment) number processes: ranks
+ * of a process follow each other and those of lower processes. Alone, the world is `count`.
  *
  * comms[i] uses CUDA device devices[i], which must be there; -1: none, host memory only; several
  * may name one device. `devices` NULL: as with gyre_init(), by the place of the rank on its
@@ -208,11 +216,12 @@ GYRE_API int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_
  * gyre_alloc_device(); parts made by gyre_split() are freed with it. Of a part: every rank of it
  * calls this, and only the part is freed. Of several from gyre_init_in_process(): the call for the
  * last of them does all that for all of them, and the others return at once. NULL is allowed.
- *   Blocks:    until its own work is over, and then at most the dead time for peers.
+ *   Blocks:    until its own work is over, and then at most 1.5 times the dead time for peers.
  *   Returns:   GYRE_OK, or the first failure of the communicator; it is freed in either case. Ranks
  *              that part after different operations are told so here: GYRE_MISMATCH, and
- *              gyre_error(NULL) has the story. Whoever comes later than the dead time is not waited
- *              for; if it refused a call that others made, they and it are told even so.
+ *              gyre_error(NULL) has the story. A rank that dies or stops before it has called this
+ *              is GYRE_PEER_LOST here on all others. Whoever computes for longer is not waited for;
+ *              if it refused a call that others made, they and it are told even so.
  *   Threads:   one thread. */
 GYRE_API int gyre_finalize(struct gyre_comm *comm);
 
@@ -264,8 +273,8 @@ GYRE_API const char *gyre_error(const struct gyre_comm *comm);
  *   Threads:   any thread. */
 GYRE_API int gyre_alloc(struct gyre_comm *comm, size_t bytes, void **memory);
 
-/* The same of this rank's CUDA device (struct gyre_options says which), for the ranks of this node
- * to map on theirs. The host may not touch it.
+/* Memory of this rank's CUDA device (struct gyre_options says which), for the ranks of this node to
+ * map on theirs. The host may not touch it.
  *   Errors:    GYRE_UNSUPPORTED (there is no device; the error says why), GYRE_INVALID (0 bytes),
  *              -ENOMEM, the communicator's failure.
  *   Otherwise: as gyre_alloc(). */
@@ -334,9 +343,10 @@ GYRE_API int gyre_broadcast(struct gyre_comm *comm, const void *input, void *out
 GYRE_API int gyre_reduce(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
                          enum gyre_type type, enum gyre_op op, int root);
 
-/* The calls with a block per rank. `count` is the elements of ONE block; a buffer of n blocks holds
- * gyre_size() × count elements, rank 0's block first. A buffer that only the root has may be NULL
- * elsewhere and is not touched.
+/* -- collectives with a block per rank --------------------------------------------------------- */
+
+/* `count` is the elements of ONE block; a buffer of n blocks holds gyre_size() × count elements,
+ * rank 0's block first. A buffer that only the root has may be NULL elsewhere and is not touched.
  *   In place:  `input == output + rank × count`, or `output == input + rank × count`: the single
  *              block at its place among the n. Other overlap is GYRE_INVALID.
  *   Otherwise: as gyre_all_reduce(). */
@@ -345,8 +355,8 @@ GYRE_API int gyre_reduce(struct gyre_comm *comm, const void *input, void *output
 GYRE_API int gyre_all_gather(struct gyre_comm *comm, const void *input, void *output,
                              uint64_t count, enum gyre_type type);
 
-/* The same with blocks of unequal length: rank r gives counts[r] elements, which every rank finds
- * from element at[r] of its output on. `at` NULL: one block after the other. Blocks must not
+/* An all-gather of blocks of unequal length: rank r gives counts[r] elements, which every rank
+ * finds from element at[r] of its output on. `at` NULL: one block after the other. Blocks must not
  * overlap; elements between them are not touched. Both arrays have one entry per rank and hold the
  * same on every rank (else GYRE_MISMATCH).
  *   In place:  `input == output + at[rank]`.
@@ -383,6 +393,8 @@ GYRE_API int gyre_gather(struct gyre_comm *comm, const void *input, void *output
 /* output (one block) = block `rank` of the root's input (n blocks). */
 GYRE_API int gyre_scatter(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
                           enum gyre_type type, int root);
+
+/* -- barrier and cost -------------------------------------------------------------------------- */
 
 /* Returns when every rank has called it.
  *   Errors:    as gyre_all_reduce().

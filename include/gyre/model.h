@@ -49,12 +49,17 @@ struct gyre_network_options {
     double momentum, dampening;   /* sgd */
     int nesterov;                 /* sgd with momentum, without dampening */
     double beta1, beta2, epsilon; /* adam, adamw */
+
+    /* Of products of matrices: GYRE_F32, or GYRE_BF16 or GYRE_F16, as which their operands are
+     * rounded; sums and weights stay f32. With GYRE_F16 the loss is scaled, as torch.amp does:
+     * gyre_network_loss_scale(). */
+    enum gyre_type precision;
 };
 
 #define GYRE_NETWORK_OPTIONS_INIT                                                                  \
     {                                                                                              \
         sizeof(struct gyre_network_options), 32, 0, NULL, GYRE_NETWORK_SGD, -1.0, 0.0, 0.0, 0,     \
-            0.9, 0.999, 1e-8                                                                       \
+            0.9, 0.999, 1e-8, GYRE_F32                                                             \
     }
 
 /* Linear layers with ReLU between them: widths[0] inputs, widths[count - 1] outputs. Two widths are
@@ -86,8 +91,8 @@ GYRE_API int gyre_network_parameters(struct gyre_network *network,
                                      const struct gyre_ddp_parameter **list);
 
 /* Makes the engine that this network is trained by, of all its parameters and buffers: rank 0's
- * values reach all ranks. Once for a network; every option but `buffers` is the caller's, and
- * `options` may be NULL.
+ * values reach all ranks. Once for a network; every option but `buffers` is the caller's (`norm` is
+ * always computed where the loss is scaled), and `options` may be NULL.
  *   Blocks:    until every rank has called it.
  *   Ownership: *ddp is the network's and ends with it. On failure it is NULL.
  *   Errors:    as gyre_ddp_create(). */
@@ -117,16 +122,61 @@ GYRE_API int gyre_network_learn_targets(struct gyre_network *network, const floa
 
 /* After gyre_ddp_wait(): one step of the optimiser with this learning rate, over the whole network,
  * or over this rank's part where the engine is sharded, and then every rank gets all. Nothing is
- * changed if no rank had rows, if a gradient was NaN or infinite, or if a rank asked to skip.
+ * changed if no rank had rows, if a gradient was NaN or infinite, or if a rank asked to skip; with
+ * GYRE_F16 a gradient that is not finite also halves the loss scale.
  *   Blocks:    of a sharded engine, until every rank has called it.
- *   Errors:    GYRE_INVALID (there was no such step, or it was made already), -ENOMEM, as
- *              gyre_ddp_gather(). */
+ *   Errors:    GYRE_INVALID (there was no such step, it was made already, the rate is negative or
+ *              not finite), -ENOMEM, as gyre_ddp_gather(). */
 GYRE_API int gyre_network_update(struct gyre_network *network, double rate);
+
+/* What the next step's loss is multiplied by: 1 unless `precision` is GYRE_F16, then a power of two
+ * that begins at 65,536, is doubled after 2,000 good steps and halved after a bad one. Gradients,
+ * and gyre_ddp_result()->norm, have it until gyre_network_update(), so between wait and update
+ * clipping is gyre_ddp_clip(ddp, most * gyre_network_loss_scale(network)).
+ *   Returns:   1 for NULL. */
+GYRE_API double gyre_network_loss_scale(const struct gyre_network *network);
+
+/* -- the learning rate ------------------------------------------------------------------------- */
+
+/* The learning rate as a function of the step: a training that goes on after a stop has to know
+ * nothing but where it was. After the warm-up, PyTorch's StepLR and CosineAnnealingLR. */
+enum gyre_rate_kind {
+    GYRE_RATE_CONSTANT = 0,
+    GYRE_RATE_STEP = 1,  /* times `gamma` every `every` steps */
+    GYRE_RATE_COSINE = 2 /* half a wave down to `least` */
+};
+
+/* Begin with GYRE_LEARNING_RATE_INIT and set what you need. */
+struct gyre_learning_rate {
+    size_t size; /* sizeof(struct gyre_learning_rate): lets it grow without breaking you */
+    enum gyre_rate_kind kind;
+    double rate;
+    uint64_t warmup; /* steps: the first has rate / warmup, the last of them the full rate */
+    uint64_t every;  /* step: counted from the end of the warm-up */
+    double gamma;    /* step */
+    uint64_t total;  /* cosine: all steps with the warm-up; beyond them the rate stays at `least` */
+    double least;    /* cosine */
+};
+
+#define GYRE_LEARNING_RATE_INIT                                                                    \
+    {                                                                                              \
+        sizeof(struct gyre_learning_rate), GYRE_RATE_CONSTANT, 0.01, 0, 0, 0.1, 0, 0.0             \
+    }
+
+/* Refuses settings that do not go together.
+ *   Errors:    GYRE_INVALID; gyre_error(NULL) names the setting and its value.
+ *   Threads:   any thread. */
+GYRE_API int gyre_learning_rate_check(const struct gyre_learning_rate *rate);
+
+/* The rate of a step, counted from 0.
+ *   Returns:   NaN for what gyre_learning_rate_check() refuses.
+ *   Threads:   any thread. */
+GYRE_API double gyre_learning_rate_at(const struct gyre_learning_rate *rate, uint64_t step);
 
 /* -- evaluation -------------------------------------------------------------------------------- */
 
-/* *outputs: samples × outputs, by the running means of batch norm, which are those of this rank's
- * rows. Not between learning and gyre_ddp_wait().
+/* Predicts: writes samples × outputs to *outputs, by the running means of batch norm, which are
+ * those of this rank's rows. Not between learning and gyre_ddp_wait().
  *   Ownership: the network's, until the next call on it.
  *   Errors:    GYRE_INVALID. */
 GYRE_API int gyre_network_predict(struct gyre_network *network, const float *x, uint64_t samples,
@@ -138,7 +188,7 @@ struct gyre_network_score {
     uint64_t samples, right;
 };
 
-/* The same, compared with what is wanted.
+/* Compares predictions with what is wanted, and adds to *score.
  *   Otherwise: gyre_network_predict(). */
 GYRE_API int gyre_network_score_classes(struct gyre_network *network, const float *x,
                                         uint64_t samples, const int64_t *labels,
@@ -157,6 +207,8 @@ GYRE_API int gyre_network_save(struct gyre_network *network, const char *path);
 
 /* Reads what gyre_network_save() or PyTorch wrote: exactly these names, types and shapes, or
  * nothing is changed and the first difference is told. The optimiser goes on with what it has.
+ * Weights of `gyre train --scale` take standardised samples: the caller gives (x - mean) /
+ * deviation of each feature, which stand in training.safetensors beside the weights.
  * Before gyre_network_join() on rank 0 or all, after it on every rank.
  *   Errors:    -errno, GYRE_INVALID. */
 GYRE_API int gyre_network_load(struct gyre_network *network, const char *path);
@@ -168,7 +220,11 @@ struct gyre_samples; /* a data set in memory, or in a mapped file; opaque */
 /* Opens a data set:
  *
  *     wine, wine:test        built in: 142 and 36 rows of 13 standardised features, 3 classes
+ *     digits, digits:test    built in: 1,437 and 360 pictures of 8 x 8, 0 to 1, 10 classes
+ *     mnist, mnist:test      its files, as published, in the folder of the process
+ *     cifar10, cifar10:test  the same, in the folder cifar-10-batches-bin
  *     images, images.gz      IDX, as MNIST has it, pixels / 255; labels from the file beside it
+ *     FOLDER, FILE.bin       CIFAR-10's binary version, 3 x 32 x 32 pixels / 255
  *     FILE.csv               features, and the class in the last column
  *     FILE.safetensors       x: f32, or u8 / 255; y: i64
  *

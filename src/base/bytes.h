@@ -1,8 +1,11 @@
-/* Whole numbers in bytes, little endian, at any alignment: the encoding of everything on a wire. */
+/* Bytes: whole numbers in them, little endian at any alignment, as everything on a wire is encoded;
+ * and their hexadecimal digits. */
 #ifndef GYRE_BASE_BYTES_H
 #define GYRE_BASE_BYTES_H
 
 #include <endian.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -44,5 +47,11 @@ static inline uint64_t gyre_get64(const uint8_t *from)
     memcpy(&value, from, sizeof value);
     return le64toh(value);
 }
+
+/* Writes 2 · length lower-case digits and a 0. */
+void gyre_hex_write(const uint8_t *bytes, size_t length, char *text);
+
+/* Reads 2 · length digits. False if one of them is no digit. */
+bool gyre_hex_read(const char *text, uint8_t *bytes, size_t length);
 
 #endif

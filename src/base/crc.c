@@ -37,35 +37,9 @@
 
 #define P UINT32_C(0x82f63b78) /* reflected: bit 31 is x^0 */
 
-/* -- arithmetic modulo P ----------------------------------------------------------------------- */
-
 static uint32_t times_x(uint32_t a)
 {
     return (a >> 1) ^ (a & 1 ? P : 0);
-}
-
-static uint32_t multiply(uint32_t a, uint32_t b)
-{
-    uint32_t product = 0;
-    for (; a; a <<= 1, b = times_x(b))
-        if (a & UINT32_C(0x80000000))
-            product ^= b;
-    return product;
-}
-
-/* x^(8 * bytes) */
-static uint32_t power_of_bytes(uint64_t bytes)
-{
-    uint32_t result = UINT32_C(1) << 31, square = UINT32_C(1) << 23; /* x^0, x^8 */
-    for (; bytes; bytes >>= 1, square = multiply(square, square))
-        if (bytes & 1)
-            result = multiply(result, square);
-    return result;
-}
-
-uint32_t gyre_crc32c_combine(uint32_t crc_a, uint32_t crc_b, size_t length_b)
-{
-    return multiply(crc_a, power_of_bytes(length_b)) ^ crc_b;
 }
 
 /* -- software: eight bytes by eight tables ----------------------------------------------------- */
@@ -160,6 +134,15 @@ TARGET static uint32_t sum_by_instruction(uint32_t crc, const unsigned char *at,
     for (; length > 0; at++, length--)
         running = _mm_crc32_u8((uint32_t)running, *at);
     return (uint32_t)running;
+}
+
+static uint32_t multiply(uint32_t a, uint32_t b)
+{
+    uint32_t product = 0;
+    for (; a; a <<= 1, b = times_x(b))
+        if (a & UINT32_C(0x80000000))
+            product ^= b;
+    return product;
 }
 
 /* x^e for 2^32 > e by square and multiply. */

@@ -9,8 +9,4 @@
  * is 0xe3069283. */
 uint32_t gyre_crc32c(uint32_t crc, const void *bytes, size_t length);
 
-/* The sum of A followed by B, from the sums of A and of B and the length of B. So parts can be
- * summed in any order. */
-uint32_t gyre_crc32c_combine(uint32_t crc_a, uint32_t crc_b, size_t length_b);
-
 #endif

@@ -1,6 +1,6 @@
-/* Reading numbers, sizes, times and words that people typed.
+/* Reads numbers, sizes, times and words that people typed.
  *
- * Sizes and times are one grammar, digits[.digits][unit], with two tables of units; the value is
+ * Sizes and times are one grammar, digits[.digits][unit], with two tables of units. The value is
  * computed in integers, so "1.5G" is exact and "99999999999T" is an overflow and not a surprise.
  * Every refusal is one sentence of the shape
  *
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORD_MAX 48 /* longer texts are near to nothing */
+#define WORD_MAX 48 /* a longer text has no near word */
 
 struct unit {
     const char *name;
@@ -165,8 +165,8 @@ static bool same_letter(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Letters to insert, delete, replace or swap with their neighbour to get from a to b; case does not
- * count. Three rows of the usual table are enough: a swap looks two rows back. */
+/* The number of letters to insert, delete, replace or swap with their neighbour to get from a to b;
+ * case does not count. Three rows of the usual table are enough: a swap looks two rows back. */
 static int edit_distance(const char *a, const char *b)
 {
     int rows[3][WORD_MAX + 1];
@@ -210,7 +210,7 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* "learning-rate" within "learning rate (0.01)". */
+/* Whether a help text has the words of a name: "learning-rate" within "learning rate (0.01)". */
 static bool tells_of(const char *help, const char *name)
 {
     size_t same = 0;

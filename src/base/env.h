@@ -31,17 +31,18 @@ int gyre_env_duration_ms(const char *name, int64_t *out, struct gyre_trouble *tr
 int gyre_env_word(const char *name, const char *const *words, int count, int *index,
                   struct gyre_trouble *trouble);
 
-/* The name that `typed` may mean: a name that begins with `typed` ("nproc" for "nproc-per-node"), a
- * name that `typed` begins with ("batch-size" for "batch"), the nearest word, or a name whose help
- * has these words ("learning-rate"). help[i] may be NULL. NULL if there is none. */
+/* Finds the name that `typed` may mean: a name that begins with `typed` ("nproc" for
+ * "nproc-per-node"), a name with which `typed` begins ("batch-size" for "batch"), the nearest word,
+ * or a name whose help has these words ("learning-rate"). help[i] may be NULL. NULL: there is
+ * none. */
 const char *gyre_nearest_name(const char *typed, const char *const *names, const char *const *help,
                               int count);
 
-/* GYRE_INVALID where the variable is set and `value`, read from it, is 0. */
+/* Refuses a 0: GYRE_INVALID where the variable is set and `value`, read from it, is 0. */
 int gyre_env_refuse_zero(const char *name, uint64_t value, struct gyre_trouble *trouble);
 
-/* The word nearest to `text` (edit distance at most 3 and less than half its length), NULL if none
- * is near. */
+/* Finds the word nearest to `text` (edit distance at most 3 and less than half its length); NULL:
+ * none is near. */
 const char *gyre_nearest_word(const char *text, const char *const *words, int count);
 
 #endif

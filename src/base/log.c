@@ -6,6 +6,7 @@
  * errno is kept, so a failure can be logged before it is returned. */
 #include "base/log.h"
 #include "base/env.h"
+#include "base/printable.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -23,7 +24,7 @@ static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 static char host[256];
 static int level = GYRE_LOG_WARN;
 static struct gyre_trouble level_trouble;
-static atomic_flag told = ATOMIC_FLAG_INIT;    /* that the level makes no sense */
+static atomic_flag told = ATOMIC_FLAG_INIT;    /* whether a wrong level has been told */
 static _Atomic uint64_t identity = UINT64_MAX; /* the first rank above, the last below */
 
 static int read_level(int *out, struct gyre_trouble *trouble)
@@ -69,13 +70,14 @@ static void log_arguments(const char *format, va_list arguments)
         wanted = (int)room - 1;
         memcpy(line + length + wanted - 3, "...", 3);
     }
+    gyre_printable_lines(line + length);
     length += (size_t)wanted;
     if (line[length - 1] != '\n')
         line[length++] = '\n';
     write_line(line, length);
 }
 
-/* A GYRE_LOG that makes no sense is told by whoever logs first, in one line. */
+/* Tells a wrong GYRE_LOG in one line, by the first thread that logs. */
 static void tell_bad_level(void)
 {
     if (level_trouble.status && !atomic_flag_test_and_set(&told))

@@ -1,9 +1,9 @@
-/* Two sources of chance.
+/* Two sources of random numbers.
  *
  * xoshiro256** (Blackman and Vigna) repeats exactly from its seed and serves tests, the simulator
  * and shuffling. Its four words are filled by splitmix64, which turns any seed, even 0, into a
  * usable state. gyre_random_bytes() asks the kernel's generator and serves keys, nonces and names
- * that nobody may guess. The two are never mixed. */
+ * that must not be guessed. The two are never mixed. */
 #include "base/rng.h"
 
 #include <errno.h>
@@ -43,8 +43,9 @@ uint64_t gyre_rng_next(struct gyre_rng *rng)
     return result;
 }
 
-/* Lemire's method: the upper half of x * bound is uniform once the few x whose lower half falls
- * into the uneven rest (2^64 mod bound of them) are drawn again. */
+/* A random number below `bound`, by Lemire's method: the upper half of x * bound is uniform once
+ * the few x whose lower half falls into the uneven rest (2^64 mod bound of them) are drawn
+ * again. */
 uint64_t gyre_rng_below(struct gyre_rng *rng, uint64_t bound)
 {
     unsigned __int128 product = (unsigned __int128)gyre_rng_next(rng) * bound;

@@ -10,6 +10,8 @@
  */
 #include "base/status.h"
 
+#include "base/printable.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,11 +48,13 @@ const char *gyre_status_name(int status)
     return text ? text : "unknown status";
 }
 
-/* A text that did not fit ends in "...", so that nobody takes the cut for the end of the story. */
-static void mark_cut(char *text, int wanted)
+/* Ends a text that did not fit in "...", so that nobody takes the cut for the end of the story, and
+ * makes the whole printable: names and values in it come from files and peers. */
+static void finish_text(char *text, int wanted)
 {
     if (wanted >= GYRE_TROUBLE_MAX)
         memcpy(text + GYRE_TROUBLE_MAX - 4, "...", 4);
+    gyre_printable_lines(text);
 }
 
 int gyre_trouble_set(struct gyre_trouble *trouble, int status, const char *format, ...)
@@ -60,7 +64,7 @@ int gyre_trouble_set(struct gyre_trouble *trouble, int status, const char *forma
     trouble->status = status;
     va_list arguments;
     va_start(arguments, format);
-    mark_cut(trouble->text, vsnprintf(trouble->text, sizeof trouble->text, format, arguments));
+    finish_text(trouble->text, vsnprintf(trouble->text, sizeof trouble->text, format, arguments));
     va_end(arguments);
     return status;
 }
@@ -77,7 +81,7 @@ int gyre_refuse(const char *format, ...)
     va_list arguments;
     trouble->status = GYRE_INVALID;
     va_start(arguments, format);
-    mark_cut(trouble->text, vsnprintf(trouble->text, sizeof trouble->text, format, arguments));
+    finish_text(trouble->text, vsnprintf(trouble->text, sizeof trouble->text, format, arguments));
     va_end(arguments);
     return GYRE_INVALID;
 }
@@ -102,6 +106,7 @@ int gyre_trouble_wrap(struct gyre_trouble *trouble, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(front, sizeof front, format, arguments);
     va_end(arguments);
-    mark_cut(trouble->text, snprintf(trouble->text, sizeof trouble->text, "%s: %s", front, told));
+    finish_text(trouble->text,
+                snprintf(trouble->text, sizeof trouble->text, "%s: %s", front, told));
     return trouble->status;
 }

@@ -10,6 +10,8 @@ GYRE_TYPES(IN_PLACE)
     _Static_assert((int)GYRE_OP_PLACE_##ID == (int)GYRE_##ID, "rows are in the order of ids");
 GYRE_REDUCTIONS(IN_PLACE)
 
+_Static_assert((int)GYRE_OP_COUNT <= (int)GYRE_OP_FIRST_HANDLE, "no row has a handle's number");
+
 #define FLOAT       .small_float = false
 #define SMALL_FLOAT .small_float = true
 #define SIGNED      .small_float = false

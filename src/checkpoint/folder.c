@@ -26,27 +26,34 @@
 
 static int checked(int length, const char *folder, struct gyre_trouble *trouble)
 {
-    if (length > 0 && length < GYRE_CHECKPOINT_PATH_MAX)
+    if (length > 0 && length < GYRE_GENERATION_PATH_MAX)
         return 0;
     return gyre_trouble_set(trouble, -ENAMETOOLONG, "%.200s…: the path is too long", folder);
 }
 
-const char *const gyre_checkpoint_file_name[] = {"model.safetensors", "training.safetensors"};
+int gyre_path_inside(char path[GYRE_GENERATION_PATH_MAX], const char *folder, const char *name,
+                     struct gyre_trouble *trouble)
+{
+    return checked(snprintf(path, GYRE_GENERATION_PATH_MAX, "%s/%s", folder, name), folder,
+                   trouble);
+}
 
-int gyre_generation_path(char path[GYRE_CHECKPOINT_PATH_MAX], const char *folder, uint64_t step,
+const char *const gyre_generation_file_name[] = {"model.safetensors", "training.safetensors"};
+
+int gyre_generation_path(char path[GYRE_GENERATION_PATH_MAX], const char *folder, uint64_t step,
                          const char *file, struct gyre_trouble *trouble)
 {
-    int length = snprintf(path, GYRE_CHECKPOINT_PATH_MAX, "%s/step-%08" PRIu64 "%s%s", folder, step,
+    int length = snprintf(path, GYRE_GENERATION_PATH_MAX, "%s/step-%08" PRIu64 "%s%s", folder, step,
                           file ? "/" : "", file ? file : "");
     return checked(length, folder, trouble);
 }
 
-int gyre_generation_rest_path(char path[GYRE_CHECKPOINT_PATH_MAX], const char *folder,
+int gyre_generation_rest_path(char path[GYRE_GENERATION_PATH_MAX], const char *folder,
                               uint64_t step, struct gyre_trouble *trouble)
 {
     uint32_t name = 0;
     gyre_random_bytes(&name, sizeof name);
-    int length = snprintf(path, GYRE_CHECKPOINT_PATH_MAX, "%s/step-%08" PRIu64 ".part-%08" PRIx32,
+    int length = snprintf(path, GYRE_GENERATION_PATH_MAX, "%s/step-%08" PRIu64 ".part-%08" PRIx32,
                           folder, step, name);
     return checked(length, folder, trouble);
 }
@@ -181,7 +188,7 @@ int gyre_generation_remove_rest(const char *path)
 
 int gyre_generation_remove(const char *folder, uint64_t step)
 {
-    char path[GYRE_CHECKPOINT_PATH_MAX], rest[GYRE_CHECKPOINT_PATH_MAX];
+    char path[GYRE_GENERATION_PATH_MAX], rest[GYRE_GENERATION_PATH_MAX];
     int status = gyre_generation_path(path, folder, step, NULL, NULL);
     if (status || (status = gyre_generation_rest_path(rest, folder, step, NULL)))
         return status;
@@ -197,7 +204,7 @@ int gyre_generation_remove(const char *folder, uint64_t step)
 
 void gyre_generation_sweep(const char *folder)
 {
-    char path[GYRE_CHECKPOINT_PATH_MAX];
+    char path[GYRE_GENERATION_PATH_MAX];
     DIR *entries = opendir(folder);
     if (!entries)
         return;

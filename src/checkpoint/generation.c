@@ -17,10 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct gyre_checkpoint {
+struct gyre_generation {
     struct gyre_manifest manifest;
-    struct gyre_file mapped[GYRE_CHECKPOINT_PARTS];
-    struct gyre_safetensors *file[GYRE_CHECKPOINT_PARTS];
+    struct gyre_file mapped[GYRE_GENERATION_PARTS];
+    struct gyre_safetensors *file[GYRE_GENERATION_PARTS];
 };
 
 /* -- the model's hash -------------------------------------------------------------------------- */
@@ -65,8 +65,8 @@ static int hash_shapes(const struct gyre_stored_tensor **tensor, uint64_t count,
     return status;
 }
 
-int gyre_checkpoint_hash_model(const struct gyre_checkpoint_list *model,
-                               char hash[GYRE_SHA256_TEXT], struct gyre_trouble *trouble)
+int gyre_generation_hash_model(const struct gyre_stored_list *model, char hash[GYRE_SHA256_TEXT],
+                               struct gyre_trouble *trouble)
 {
     const struct gyre_stored_tensor **tensor = calloc(model->count + 1, sizeof *tensor);
     if (!tensor)
@@ -110,13 +110,12 @@ static int check_file(const char *path, const struct gyre_file *file,
     return status;
 }
 
-static int open_part(struct gyre_checkpoint *checkpoint, const char *folder, int part,
+static int open_part(struct gyre_generation *checkpoint, const char *generation, int part,
                      struct gyre_trouble *trouble)
 {
-    char path[GYRE_CHECKPOINT_PATH_MAX];
+    char path[GYRE_GENERATION_PATH_MAX];
     struct gyre_file *file = &checkpoint->mapped[part];
-    int status = gyre_generation_path(path, folder, checkpoint->manifest.step,
-                                      gyre_checkpoint_file_name[part], trouble);
+    int status = gyre_path_inside(path, generation, gyre_generation_file_name[part], trouble);
     if (!status)
         status = gyre_file_map(path, file, trouble);
     if (!status)
@@ -127,58 +126,69 @@ static int open_part(struct gyre_checkpoint *checkpoint, const char *folder, int
     return status;
 }
 
-static int open_manifest(struct gyre_checkpoint *checkpoint, const char *folder, uint64_t step,
+static int open_manifest(struct gyre_generation *checkpoint, const char *generation,
                          struct gyre_trouble *trouble)
 {
-    char path[GYRE_CHECKPOINT_PATH_MAX];
-    int status = gyre_generation_path(path, folder, step, GYRE_MANIFEST_NAME, trouble);
-    if (!status)
-        status = gyre_manifest_read(path, &checkpoint->manifest, trouble);
-    if (!status && checkpoint->manifest.step != step)
-        status = gyre_trouble_set(trouble, GYRE_INVALID,
-                                  "%s: says step %" PRIu64 ", its folder says %" PRIu64, path,
-                                  checkpoint->manifest.step, step);
-    return status;
+    char path[GYRE_GENERATION_PATH_MAX];
+    int status = gyre_path_inside(path, generation, GYRE_MANIFEST_NAME, trouble);
+    return status ? status : gyre_manifest_read(path, &checkpoint->manifest, trouble);
 }
 
-static int check_model(const struct gyre_checkpoint *checkpoint, const char *folder,
+static int check_model(const struct gyre_generation *checkpoint, const char *generation,
                        struct gyre_trouble *trouble)
 {
     char hash[GYRE_SHA256_TEXT];
-    int status = hash_file(checkpoint->file[GYRE_CHECKPOINT_MODEL], hash, trouble);
+    int status = hash_file(checkpoint->file[GYRE_GENERATION_MODEL], hash, trouble);
     if (!status && strcmp(hash, checkpoint->manifest.model) != 0)
-        status =
-            gyre_trouble_set(trouble, GYRE_INVALID,
-                             "%s: step %" PRIu64 ": the tensors of the model make the hash "
-                             "%.16s…, the manifest says %.16s…",
-                             folder, checkpoint->manifest.step, hash, checkpoint->manifest.model);
+        status = gyre_trouble_set(trouble, GYRE_INVALID,
+                                  "%s: the tensors of the model make the hash %.16s…, the manifest "
+                                  "says %.16s…",
+                                  generation, hash, checkpoint->manifest.model);
     return status;
 }
 
-int gyre_generation_open(struct gyre_checkpoint **checkpoint, const char *folder, uint64_t step,
-                         struct gyre_trouble *trouble)
+int gyre_generation_open_at(struct gyre_generation **checkpoint, const char *path,
+                            struct gyre_trouble *trouble)
 {
-    struct gyre_checkpoint *opened = calloc(1, sizeof *opened);
+    struct gyre_generation *opened = calloc(1, sizeof *opened);
     *checkpoint = NULL;
     if (!opened)
-        return gyre_trouble_set(trouble, -ENOMEM, "%s: out of memory", folder);
-    int status = open_manifest(opened, folder, step, trouble);
-    for (int part = 0; part < GYRE_CHECKPOINT_PARTS && !status; part++)
-        status = open_part(opened, folder, part, trouble);
+        return gyre_trouble_set(trouble, -ENOMEM, "%s: out of memory", path);
+    int status = open_manifest(opened, path, trouble);
+    for (int part = 0; part < GYRE_GENERATION_PARTS && !status; part++)
+        status = open_part(opened, path, part, trouble);
     if (!status)
-        status = check_model(opened, folder, trouble);
+        status = check_model(opened, path, trouble);
     if (status)
-        gyre_checkpoint_close(opened);
+        gyre_generation_close(opened);
     else
         *checkpoint = opened;
     return status;
 }
 
-void gyre_checkpoint_close(struct gyre_checkpoint *checkpoint)
+int gyre_generation_open(struct gyre_generation **checkpoint, const char *folder, uint64_t step,
+                         struct gyre_trouble *trouble)
+{
+    char path[GYRE_GENERATION_PATH_MAX];
+    *checkpoint = NULL;
+    int status = gyre_generation_path(path, folder, step, NULL, trouble);
+    if (!status)
+        status = gyre_generation_open_at(checkpoint, path, trouble);
+    if (status || (*checkpoint)->manifest.step == step)
+        return status;
+    status = gyre_trouble_set(trouble, GYRE_INVALID,
+                              "%s/%s: says step %" PRIu64 ", its folder says %" PRIu64, path,
+                              GYRE_MANIFEST_NAME, (*checkpoint)->manifest.step, step);
+    gyre_generation_close(*checkpoint);
+    *checkpoint = NULL;
+    return status;
+}
+
+void gyre_generation_close(struct gyre_generation *checkpoint)
 {
     if (!checkpoint)
         return;
-    for (int part = 0; part < GYRE_CHECKPOINT_PARTS; part++) {
+    for (int part = 0; part < GYRE_GENERATION_PARTS; part++) {
         gyre_safetensors_close(checkpoint->file[part]);
         gyre_file_unmap(&checkpoint->mapped[part]);
     }
@@ -186,7 +196,7 @@ void gyre_checkpoint_close(struct gyre_checkpoint *checkpoint)
     free(checkpoint);
 }
 
-uint64_t gyre_generation_bytes(const struct gyre_checkpoint *checkpoint)
+uint64_t gyre_generation_bytes(const struct gyre_generation *checkpoint)
 {
     return checkpoint->mapped[0].length + checkpoint->mapped[1].length;
 }
@@ -198,33 +208,33 @@ bool gyre_generation_unknown(int status)
 
 /* -- looking ----------------------------------------------------------------------------------- */
 
-uint64_t gyre_checkpoint_step(const struct gyre_checkpoint *checkpoint)
+uint64_t gyre_generation_step(const struct gyre_generation *checkpoint)
 {
     return checkpoint->manifest.step;
 }
 
-uint64_t gyre_checkpoint_world(const struct gyre_checkpoint *checkpoint)
+uint64_t gyre_generation_world(const struct gyre_generation *checkpoint)
 {
     return checkpoint->manifest.world;
 }
 
-const char *gyre_checkpoint_model_hash(const struct gyre_checkpoint *checkpoint)
+const char *gyre_generation_model_hash(const struct gyre_generation *checkpoint)
 {
     return checkpoint->manifest.model;
 }
 
-uint64_t gyre_checkpoint_texts(const struct gyre_checkpoint *checkpoint)
+uint64_t gyre_generation_texts(const struct gyre_generation *checkpoint)
 {
     return checkpoint->manifest.texts;
 }
 
-const struct gyre_stored_text *gyre_checkpoint_text_at(const struct gyre_checkpoint *checkpoint,
+const struct gyre_stored_text *gyre_generation_text_at(const struct gyre_generation *checkpoint,
                                                        uint64_t i)
 {
     return &checkpoint->manifest.text[i];
 }
 
-const char *gyre_checkpoint_text(const struct gyre_checkpoint *checkpoint, const char *key)
+const char *gyre_generation_text(const struct gyre_generation *checkpoint, const char *key)
 {
     for (uint64_t i = 0; i < checkpoint->manifest.texts; i++)
         if (strcmp(checkpoint->manifest.text[i].key, key) == 0)
@@ -232,8 +242,8 @@ const char *gyre_checkpoint_text(const struct gyre_checkpoint *checkpoint, const
     return NULL;
 }
 
-const struct gyre_safetensors *gyre_checkpoint_file(const struct gyre_checkpoint *checkpoint,
-                                                    enum gyre_checkpoint_part part)
+const struct gyre_safetensors *gyre_generation_file(const struct gyre_generation *checkpoint,
+                                                    enum gyre_generation_part part)
 {
     return checkpoint->file[part];
 }

@@ -17,22 +17,26 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define GYRE_CHECKPOINT_PATH_MAX 4096
+#define GYRE_GENERATION_PATH_MAX 4096
 #define GYRE_MANIFEST_NAME       "manifest.json"
 #define GYRE_MANIFEST_VERSION    1
 
-extern const char *const gyre_checkpoint_file_name[GYRE_CHECKPOINT_PARTS];
+extern const char *const gyre_generation_file_name[GYRE_GENERATION_PARTS];
 
 int gyre_sha256_text(const void *bytes, size_t length, char text[GYRE_SHA256_TEXT],
                      struct gyre_trouble *trouble);
 
 /* -- names in the folder (folder.c) ------------------------------------------------- */
 
+/* "FOLDER/NAME". -ENAMETOOLONG told. */
+int gyre_path_inside(char path[GYRE_GENERATION_PATH_MAX], const char *folder, const char *name,
+                     struct gyre_trouble *trouble);
+
 /* "FOLDER/step-00000120/FILE"; without FILE where that is NULL. -ENAMETOOLONG told. */
-int gyre_generation_path(char path[GYRE_CHECKPOINT_PATH_MAX], const char *folder, uint64_t step,
+int gyre_generation_path(char path[GYRE_GENERATION_PATH_MAX], const char *folder, uint64_t step,
                          const char *file, struct gyre_trouble *trouble);
 /* A name beside it that nobody has and that the next save removes. */
-int gyre_generation_rest_path(char path[GYRE_CHECKPOINT_PATH_MAX], const char *folder,
+int gyre_generation_rest_path(char path[GYRE_GENERATION_PATH_MAX], const char *folder,
                               uint64_t step, struct gyre_trouble *trouble);
 
 /* The steps of all generations, newest first, to be freed. None, or no folder, is count 0. */
@@ -53,7 +57,7 @@ struct gyre_manifest {
     struct gyre_manifest_file {
         uint64_t bytes;
         char sha256[GYRE_SHA256_TEXT];
-    } file[GYRE_CHECKPOINT_PARTS];
+    } file[GYRE_GENERATION_PARTS];
     const struct gyre_stored_text *text;
     uint64_t texts;
     void *owned; /* what was read: texts and their strings */
@@ -68,9 +72,13 @@ void gyre_manifest_deinit(struct gyre_manifest *manifest);
 
 /* -- one generation (generation.c) ------------------------------------------------------------- */
 
-int gyre_generation_open(struct gyre_checkpoint **checkpoint, const char *folder, uint64_t step,
+/* From its own folder. */
+int gyre_generation_open_at(struct gyre_generation **checkpoint, const char *path,
+                            struct gyre_trouble *trouble);
+/* From the folder of generations. Refused where the manifest says another step. */
+int gyre_generation_open(struct gyre_generation **checkpoint, const char *folder, uint64_t step,
                          struct gyre_trouble *trouble);
-uint64_t gyre_generation_bytes(const struct gyre_checkpoint *checkpoint);
+uint64_t gyre_generation_bytes(const struct gyre_generation *checkpoint);
 /* Whether a failure to open says nothing about the generation: out of memory, of descriptors. */
 bool gyre_generation_unknown(int status);
 

@@ -14,7 +14,9 @@
  * tests/unit/checkpoint/checkpoint_test.c. */
 #include "checkpoint/inside.h"
 
-#include "base/hex.h"
+#include "base/bytes.h"
+#include "base/disk/regular.h"
+#include "base/printable.h"
 #include "data/files/json.h"
 #include "data/files/json_out.h"
 
@@ -61,8 +63,8 @@ static void put_manifest(struct gyre_json_out *out, const struct gyre_manifest *
     put_member(out, ",\n  ", "model");
     gyre_json_put_string(out, manifest->model);
     put_member(out, ",\n  ", "files");
-    for (int i = 0; i < GYRE_CHECKPOINT_PARTS; i++) {
-        put_member(out, i ? ",\n    " : "{\n    ", gyre_checkpoint_file_name[i]);
+    for (int i = 0; i < GYRE_GENERATION_PARTS; i++) {
+        put_member(out, i ? ",\n    " : "{\n    ", gyre_generation_file_name[i]);
         put_member(out, "{", "bytes");
         gyre_json_put_whole(out, manifest->file[i].bytes);
         put_member(out, ", ", "sha256");
@@ -124,6 +126,11 @@ int gyre_manifest_write(const char *path, const struct gyre_manifest *manifest,
 
 /* -- reading ----------------------------------------------------------------------------------- */
 
+struct manifest_text {
+    char *data;
+    uint64_t length;
+};
+
 /* Strings lie decoded one after the other in a block as long as the text. */
 struct reading {
     struct gyre_json json;
@@ -156,6 +163,7 @@ static int read_sha256(struct reading *reading, void *to)
 /* An object of all these members, each once, and of no others. */
 static int read_members(struct reading *reading, const struct json_member *member, int count)
 {
+    char shown[GYRE_STORED_SHOWN];
     unsigned seen = 0;
     bool more;
     int status = gyre_json_open(&reading->json, '{');
@@ -166,7 +174,8 @@ static int read_members(struct reading *reading, const struct json_member *membe
         while (i < count && strcmp(reading->here, member[i].name) != 0)
             i++;
         if (i == count || seen & 1u << i)
-            return gyre_json_refuse(&reading->json, "\"%.60s\" %s", reading->here,
+            return gyre_json_refuse(&reading->json, "\"%s\" %s",
+                                    gyre_printable(shown, sizeof shown, reading->here),
                                     i == count ? "is unknown" : "stands there twice");
         seen |= 1u << i;
         status = member[i].read(reading, member[i].to);
@@ -189,10 +198,10 @@ static int read_files(struct reading *reading, void *to)
 {
     struct gyre_manifest_file *file = to;
     const struct json_member members[] = {
-        {gyre_checkpoint_file_name[0], read_file_entry, &file[0]},
-        {gyre_checkpoint_file_name[1], read_file_entry, &file[1]},
+        {gyre_generation_file_name[0], read_file_entry, &file[0]},
+        {gyre_generation_file_name[1], read_file_entry, &file[1]},
     };
-    return read_members(reading, members, GYRE_CHECKPOINT_PARTS);
+    return read_members(reading, members, GYRE_GENERATION_PARTS);
 }
 
 static int read_string(struct reading *reading, const char **text, bool key)
@@ -221,7 +230,7 @@ static int read_manifest_texts(struct reading *reading, void *to)
 }
 
 /* The version only, by a cursor of its own. */
-static int check_version(const char *path, const struct gyre_file *file, char *room,
+static int check_version(const char *path, const struct manifest_text *file, char *room,
                          struct gyre_trouble *trouble)
 {
     struct gyre_json json = gyre_json_over(path, file->data, file->length, NULL);
@@ -238,7 +247,8 @@ static int check_version(const char *path, const struct gyre_file *file, char *r
     return 0;
 }
 
-static int check_last(const char *path, const struct gyre_file *file, struct gyre_trouble *trouble)
+static int check_last(const char *path, const struct manifest_text *file,
+                      struct gyre_trouble *trouble)
 {
     char sha256[GYRE_SHA256_TEXT], last[LAST_LENGTH + 1];
     if (file->length < LAST_LENGTH)
@@ -254,7 +264,7 @@ static int check_last(const char *path, const struct gyre_file *file, struct gyr
     return 0;
 }
 
-static int read_object(const char *path, const struct gyre_file *file,
+static int read_object(const char *path, const struct manifest_text *file,
                        struct gyre_manifest *manifest, struct gyre_trouble *trouble)
 {
     uint64_t version, texts = file->length / 5 + 1;
@@ -289,16 +299,12 @@ static int read_object(const char *path, const struct gyre_file *file,
 int gyre_manifest_read(const char *path, struct gyre_manifest *manifest,
                        struct gyre_trouble *trouble)
 {
-    struct gyre_file file;
+    struct manifest_text file;
     *manifest = (struct gyre_manifest){0};
-    int status = gyre_file_map(path, &file, trouble);
-    if (!status && file.length > MANIFEST_MOST)
-        status = gyre_trouble_set(trouble, GYRE_INVALID,
-                                  "%s: %" PRIu64 " bytes are too many for a manifest", path,
-                                  file.length);
+    int status = gyre_regular_read(path, MANIFEST_MOST, &file.data, &file.length, trouble);
     if (!status)
         status = read_object(path, &file, manifest, trouble);
-    gyre_file_unmap(&file);
+    free(file.data);
     return status;
 }
 

@@ -24,9 +24,9 @@
 
 struct saving {
     const char *folder;
-    const struct gyre_checkpoint_content *content;
+    const struct gyre_generation_content *content;
     struct gyre_trouble *trouble;
-    char part[GYRE_CHECKPOINT_PATH_MAX]; /* while it is written; empty before and after */
+    char part[GYRE_GENERATION_PATH_MAX]; /* while it is written; empty before and after */
 };
 
 static int fail_saving(const struct saving *saving, const char *path, const char *what)
@@ -40,7 +40,7 @@ static int fail_saving(const struct saving *saving, const char *path, const char
 
 static int make_folder(const struct saving *saving)
 {
-    char name[GYRE_CHECKPOINT_PATH_MAX];
+    char name[GYRE_GENERATION_PATH_MAX];
     struct stat about;
     size_t length = strlen(saving->folder);
     while (length > 1 && saving->folder[length - 1] == '/') /* its own folder is before the name */
@@ -58,9 +58,9 @@ static int make_folder(const struct saving *saving)
 
 static bool generation_is_whole(const char *folder, uint64_t step, int *status)
 {
-    struct gyre_checkpoint *checkpoint;
+    struct gyre_generation *checkpoint;
     *status = gyre_generation_open(&checkpoint, folder, step, NULL);
-    gyre_checkpoint_close(checkpoint);
+    gyre_generation_close(checkpoint);
     return *status == 0;
 }
 
@@ -80,26 +80,18 @@ static int refuse_later(const struct saving *saving)
 
 /* -- the files --------------------------------------------------------------------------------- */
 
-static int path_of(const struct saving *saving, char *path, const char *file)
-{
-    if (snprintf(path, GYRE_CHECKPOINT_PATH_MAX, "%s/%s", saving->part, file) <
-        GYRE_CHECKPOINT_PATH_MAX)
-        return 0;
-    return gyre_trouble_set(saving->trouble, -ENAMETOOLONG, "%.200s…: the path is too long",
-                            saving->part);
-}
-
-static int write_tensors(const struct saving *saving, enum gyre_checkpoint_part part,
+static int write_tensors(const struct saving *saving, enum gyre_generation_part part,
                          struct gyre_manifest *manifest)
 {
     static const struct gyre_stored_text as_pytorch = {"format", "pt"};
-    const struct gyre_checkpoint_list *list = &saving->content->part[part];
-    char path[GYRE_CHECKPOINT_PATH_MAX];
+    const struct gyre_stored_list *list = &saving->content->part[part];
+    char path[GYRE_GENERATION_PATH_MAX];
     struct gyre_file file;
-    int status = path_of(saving, path, gyre_checkpoint_file_name[part]);
+    int status =
+        gyre_path_inside(path, saving->part, gyre_generation_file_name[part], saving->trouble);
     if (!status)
         status = gyre_safetensors_write(path, list->tensor, list->count, &as_pytorch,
-                                        part == GYRE_CHECKPOINT_MODEL, saving->trouble);
+                                        part == GYRE_GENERATION_MODEL, saving->trouble);
     if (status || (status = gyre_file_map(path, &file, saving->trouble)))
         return status;
     manifest->file[part].bytes = file.length;
@@ -110,18 +102,18 @@ static int write_tensors(const struct saving *saving, enum gyre_checkpoint_part 
 
 static int write_files(const struct saving *saving)
 {
-    const struct gyre_checkpoint_content *content = saving->content;
+    const struct gyre_generation_content *content = saving->content;
     struct gyre_manifest manifest = {.step = content->step,
                                      .world = content->world,
                                      .text = content->text,
                                      .texts = content->texts};
-    char path[GYRE_CHECKPOINT_PATH_MAX];
-    int status = gyre_checkpoint_hash_model(&content->part[GYRE_CHECKPOINT_MODEL], manifest.model,
+    char path[GYRE_GENERATION_PATH_MAX];
+    int status = gyre_generation_hash_model(&content->part[GYRE_GENERATION_MODEL], manifest.model,
                                             saving->trouble);
-    for (int i = 0; i < GYRE_CHECKPOINT_PARTS && !status; i++)
-        status = write_tensors(saving, (enum gyre_checkpoint_part)i, &manifest);
+    for (int i = 0; i < GYRE_GENERATION_PARTS && !status; i++)
+        status = write_tensors(saving, (enum gyre_generation_part)i, &manifest);
     if (!status)
-        status = path_of(saving, path, GYRE_MANIFEST_NAME);
+        status = gyre_path_inside(path, saving->part, GYRE_MANIFEST_NAME, saving->trouble);
     return status ? status : gyre_manifest_write(path, &manifest, saving->trouble);
 }
 
@@ -130,7 +122,7 @@ static int write_files(const struct saving *saving)
 /* What was at `path` is at saving->part afterwards. */
 static int exchange_folders(struct saving *saving, const char *path)
 {
-    char old[GYRE_CHECKPOINT_PATH_MAX];
+    char old[GYRE_GENERATION_PATH_MAX];
     if (renameat2(AT_FDCWD, saving->part, AT_FDCWD, path, RENAME_EXCHANGE) == 0)
         return 0;
     int status =
@@ -150,7 +142,7 @@ static int exchange_folders(struct saving *saving, const char *path)
 
 static int publish_checkpoint(struct saving *saving)
 {
-    char path[GYRE_CHECKPOINT_PATH_MAX];
+    char path[GYRE_GENERATION_PATH_MAX];
     int status =
         gyre_generation_path(path, saving->folder, saving->content->step, NULL, saving->trouble);
     if (status)
@@ -178,7 +170,7 @@ static void prune(const struct saving *saving, uint64_t keep)
             continue;
         if (whole < keep)
             whole += generation_is_whole(saving->folder, steps[i], &status);
-        else
+        else if (steps[i] != saving->content->spared)
             status = gyre_generation_remove(saving->folder, steps[i]);
         if (whole >= keep && status && status != -ENOTEMPTY)
             gyre_log(GYRE_LOG_WARN, "%s: cannot remove the checkpoint of step %" PRIu64 ": %s",
@@ -189,10 +181,10 @@ static void prune(const struct saving *saving, uint64_t keep)
 
 static int explain(const struct saving *saving)
 {
-    const struct gyre_checkpoint_content *content = saving->content;
+    const struct gyre_generation_content *content = saving->content;
     struct statvfs about;
     uint64_t bytes, total = 0;
-    for (int part = 0; part < GYRE_CHECKPOINT_PARTS; part++)
+    for (int part = 0; part < GYRE_GENERATION_PARTS; part++)
         for (uint64_t i = 0; i < content->part[part].count; i++) {
             const struct gyre_stored_tensor *tensor = &content->part[part].tensor[i];
             if (!gyre_stored_size(tensor->type, tensor->shape, tensor->dims, NULL, &bytes))
@@ -237,10 +229,10 @@ static int save_generation(struct saving *saving)
     return status;
 }
 
-int gyre_checkpoint_prepare(const char *folder, uint64_t step, struct gyre_trouble *trouble)
+int gyre_generation_prepare(const char *folder, uint64_t step, struct gyre_trouble *trouble)
 {
     struct gyre_trouble own = {0};
-    struct gyre_checkpoint_content content = {.step = step};
+    struct gyre_generation_content content = {.step = step};
     struct saving saving = {
         .folder = folder, .content = &content, .trouble = trouble ? trouble : &own};
     int status = make_part(&saving);
@@ -249,7 +241,7 @@ int gyre_checkpoint_prepare(const char *folder, uint64_t step, struct gyre_troub
     return status;
 }
 
-int gyre_checkpoint_save(const char *folder, const struct gyre_checkpoint_content *content,
+int gyre_generation_save(const char *folder, const struct gyre_generation_content *content,
                          uint64_t keep, struct gyre_trouble *trouble)
 {
     struct gyre_trouble own = {0};

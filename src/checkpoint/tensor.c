@@ -3,6 +3,8 @@
  * tests/unit/checkpoint/checkpoint_test.c. */
 #include "checkpoint/inside.h"
 
+#include "base/printable.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,28 +30,28 @@ static bool same_form(const struct gyre_stored_tensor *a, const struct gyre_stor
            (!a->dims || !memcmp(a->shape, b->shape, a->dims * sizeof *a->shape));
 }
 
-static int find_stored(const struct gyre_checkpoint *checkpoint, enum gyre_checkpoint_part part,
+static int find_stored(const struct gyre_generation *checkpoint, enum gyre_generation_part part,
                        const struct gyre_stored_tensor *want,
                        const struct gyre_stored_tensor **found, struct gyre_trouble *trouble)
 {
     char has[FORM_MAX], wants[FORM_MAX];
-    *found = gyre_safetensors_find(gyre_checkpoint_file(checkpoint, part), want->name);
+    *found = gyre_safetensors_find(gyre_generation_file(checkpoint, part), want->name);
     if (!*found)
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "the checkpoint of step %" PRIu64
                                 " has no tensor \"%.200s\" in %s; expected is %s",
-                                gyre_checkpoint_step(checkpoint), want->name,
-                                gyre_checkpoint_file_name[part], form(want, wants));
+                                gyre_generation_step(checkpoint), want->name,
+                                gyre_generation_file_name[part], form(want, wants));
     if (!same_form(*found, want))
         return gyre_trouble_set(
             trouble, GYRE_INVALID,
             "tensor \"%.200s\" of %s: the checkpoint of step %" PRIu64 " has %s, expected is %s",
-            want->name, gyre_checkpoint_file_name[part], gyre_checkpoint_step(checkpoint),
+            want->name, gyre_generation_file_name[part], gyre_generation_step(checkpoint),
             form(*found, has), form(want, wants));
     return 0;
 }
 
-int gyre_checkpoint_find(const struct gyre_checkpoint *checkpoint, enum gyre_checkpoint_part part,
+int gyre_generation_find(const struct gyre_generation *checkpoint, enum gyre_generation_part part,
                          const struct gyre_stored_tensor *want, const void **data,
                          struct gyre_trouble *trouble)
 {
@@ -62,7 +64,7 @@ int gyre_checkpoint_find(const struct gyre_checkpoint *checkpoint, enum gyre_che
 
 /* -- the model --------------------------------------------------------------------------------- */
 
-static bool in_list(const struct gyre_checkpoint_list *list, const char *name)
+static bool in_list(const struct gyre_stored_list *list, const char *name)
 {
     uint64_t i = 0;
     while (i < list->count && strcmp(list->tensor[i].name, name) != 0)
@@ -70,17 +72,16 @@ static bool in_list(const struct gyre_checkpoint_list *list, const char *name)
     return i < list->count;
 }
 
-int gyre_checkpoint_expect_model(const struct gyre_checkpoint *checkpoint,
-                                 const struct gyre_checkpoint_list *model,
-                                 struct gyre_trouble *trouble)
+int gyre_generation_expect_model(const struct gyre_generation *checkpoint,
+                                 const struct gyre_stored_list *model, struct gyre_trouble *trouble)
 {
-    const struct gyre_safetensors *file = gyre_checkpoint_file(checkpoint, GYRE_CHECKPOINT_MODEL);
+    const struct gyre_safetensors *file = gyre_generation_file(checkpoint, GYRE_GENERATION_MODEL);
     const struct gyre_stored_tensor *found;
     uint64_t count = gyre_safetensors_count(file);
-    char text[FORM_MAX];
+    char text[FORM_MAX], shown[GYRE_STORED_SHOWN];
     for (uint64_t i = 0; i < model->count; i++) {
         int status =
-            find_stored(checkpoint, GYRE_CHECKPOINT_MODEL, &model->tensor[i], &found, trouble);
+            find_stored(checkpoint, GYRE_GENERATION_MODEL, &model->tensor[i], &found, trouble);
         if (status) {
             gyre_trouble_wrap(trouble, "another model");
             return status;
@@ -91,8 +92,9 @@ int gyre_checkpoint_expect_model(const struct gyre_checkpoint *checkpoint,
         if (!in_list(model, found->name))
             return gyre_trouble_set(trouble, GYRE_INVALID,
                                     "another model: the checkpoint of step %" PRIu64
-                                    " has tensor \"%.200s\", %s, which this model has not",
-                                    gyre_checkpoint_step(checkpoint), found->name,
+                                    " has tensor \"%s\", %s, which this model has not",
+                                    gyre_generation_step(checkpoint),
+                                    gyre_printable(shown, sizeof shown, found->name),
                                     form(found, text));
     }
     return 0;
@@ -100,38 +102,38 @@ int gyre_checkpoint_expect_model(const struct gyre_checkpoint *checkpoint,
 
 /* -- single numbers ---------------------------------------------------------------------------- */
 
-struct gyre_stored_tensor gyre_checkpoint_whole(const char *name, const int64_t *value)
+struct gyre_stored_tensor gyre_generation_whole(const char *name, const int64_t *value)
 {
     return (struct gyre_stored_tensor){
         .name = name, .type = GYRE_STORED_I64, .shape = no_shape, .data = value, .bytes = 8};
 }
 
-struct gyre_stored_tensor gyre_checkpoint_real(const char *name, const double *value)
+struct gyre_stored_tensor gyre_generation_real(const char *name, const double *value)
 {
     return (struct gyre_stored_tensor){
         .name = name, .type = GYRE_STORED_F64, .shape = no_shape, .data = value, .bytes = 8};
 }
 
-static int get(const struct gyre_checkpoint *checkpoint, const struct gyre_stored_tensor *want,
+static int get(const struct gyre_generation *checkpoint, const struct gyre_stored_tensor *want,
                void *value, struct gyre_trouble *trouble)
 {
     const void *data;
-    int status = gyre_checkpoint_find(checkpoint, GYRE_CHECKPOINT_TRAINING, want, &data, trouble);
+    int status = gyre_generation_find(checkpoint, GYRE_GENERATION_TRAINING, want, &data, trouble);
     if (!status)
         memcpy(value, data, 8);
     return status;
 }
 
-int gyre_checkpoint_get_whole(const struct gyre_checkpoint *checkpoint, const char *name,
+int gyre_generation_get_whole(const struct gyre_generation *checkpoint, const char *name,
                               int64_t *value, struct gyre_trouble *trouble)
 {
-    const struct gyre_stored_tensor want = gyre_checkpoint_whole(name, NULL);
+    const struct gyre_stored_tensor want = gyre_generation_whole(name, NULL);
     return get(checkpoint, &want, value, trouble);
 }
 
-int gyre_checkpoint_get_real(const struct gyre_checkpoint *checkpoint, const char *name,
+int gyre_generation_get_real(const struct gyre_generation *checkpoint, const char *name,
                              double *value, struct gyre_trouble *trouble)
 {
-    const struct gyre_stored_tensor want = gyre_checkpoint_real(name, NULL);
+    const struct gyre_stored_tensor want = gyre_generation_real(name, NULL);
     return get(checkpoint, &want, value, trouble);
 }

@@ -3,6 +3,8 @@
 
 #include "base/env.h"
 #include "base/status.h"
+#include "knobs/strangers.h"
+#include "transport/job/job.h"
 #include "transport/link/words.h"
 
 #include <errno.h>
@@ -17,6 +19,13 @@ int gyre_cli_fail(const char *command, int status, const struct gyre_trouble *tr
     return status == GYRE_INVALID || status == GYRE_REFUSED ? 2 : 1;
 }
 
+void gyre_cli_tell_strangers(const char *command)
+{
+    const char *launcher = getenv("GYRE_LAUNCHER_FD"), *stranger;
+    while (!(launcher && *launcher) && (stranger = gyre_stranger_next()))
+        fprintf(stderr, "gyre %s: %s\n", command, stranger);
+}
+
 int gyre_cli_backend(const char *name, struct gyre_trouble *trouble)
 {
     const char *names[GYRE_LINK_WORDS_MOST];
@@ -25,6 +34,29 @@ int gyre_cli_backend(const char *name, struct gyre_trouble *trouble)
     if (name && !status)
         setenv("GYRE_TRANSPORT", names[index], 1);
     return status;
+}
+
+/* Each rank reads the list and finds its own entry; that these are numbers is said here, once. */
+int gyre_cli_devices(const char *list, struct gyre_trouble *trouble)
+{
+    if (list && (!*list || list[strspn(list, "0123456789,")]))
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "--devices is \"%s\": expected numbers with commas between, one "
+                                "for each rank of a machine, such as 2,4,7",
+                                list);
+    if (list)
+        setenv("GYRE_DEVICES", list, 1);
+    return 0;
+}
+
+int gyre_cli_job_around(char launcher[32])
+{
+    struct gyre_trouble unused = {0};
+    struct gyre_job job;
+    if (gyre_job_find_rank(NULL, &job, &unused) || strcmp(job.source, "alone") == 0)
+        return 0;
+    snprintf(launcher, 32, "%s", job.source);
+    return job.world;
 }
 
 int gyre_cli_path(char *path, size_t room, struct gyre_trouble *trouble)

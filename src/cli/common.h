@@ -13,6 +13,17 @@ int gyre_cli_fail(const char *command, int status, const struct gyre_trouble *tr
  * NULL changes nothing. GYRE_INVALID and the story for an unknown name. */
 int gyre_cli_backend(const char *name, struct gyre_trouble *trouble);
 
+/* Sets GYRE_DEVICES to `list`, the value of --devices, likewise. */
+int gyre_cli_devices(const char *list, struct gyre_trouble *trouble);
+
+/* The size of the job of which a launcher has made this process a rank, and the launcher's name; 0:
+ * it is no rank. */
+int gyre_cli_job_around(char launcher[32]);
+
+/* Prints a line for each variable that nothing reads, "gyre COMMAND: nothing reads …". Only what a
+ * user starts says so: a rank of `gyre run` has been told. */
+void gyre_cli_tell_strangers(const char *command);
+
 /* Writes this tool's own path, for commands that start it again. 0 or a negative status. */
 int gyre_cli_path(char *path, size_t room, struct gyre_trouble *trouble);
 

@@ -91,6 +91,22 @@ int gyre_flags_next(struct gyre_flags *flags, struct gyre_trouble *trouble)
     return take_value(flags, index, attached, trouble);
 }
 
+int gyre_flags_read(struct gyre_flags *flags, const char **word, struct gyre_trouble *trouble)
+{
+    int index;
+    while ((index = gyre_flags_next(flags, trouble)) >= 0)
+        word[index] = flags->value ? flags->value : "yes";
+    return index == GYRE_FLAGS_END ? 0 : index;
+}
+
+int gyre_flags_read_only(struct gyre_flags *flags, const char **word, struct gyre_trouble *trouble)
+{
+    int status = gyre_flags_read(flags, word, trouble);
+    return !status && *flags->argv
+               ? gyre_trouble_set(trouble, GYRE_INVALID, "unexpected word '%s'", *flags->argv)
+               : status;
+}
+
 static void print_help(const char *help)
 {
     char words[128];

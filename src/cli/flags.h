@@ -25,6 +25,13 @@ enum { GYRE_FLAGS_END = -1 };
  * GYRE_INVALID and the story. */
 int gyre_flags_next(struct gyre_flags *flags, struct gyre_trouble *trouble);
 
+/* Reads all flags, up to where gyre_flags_next() ends. word[i] becomes the value of flag i, "yes"
+ * where nothing follows the flag. 0, or GYRE_INVALID and the story. */
+int gyre_flags_read(struct gyre_flags *flags, const char **word, struct gyre_trouble *trouble);
+
+/* The same for a command that takes flags only: any other word is refused. */
+int gyre_flags_read_only(struct gyre_flags *flags, const char **word, struct gyre_trouble *trouble);
+
 /* One line per listed flag, aligned. */
 void gyre_flags_print(const struct gyre_flag *flag, int count);
 

@@ -5,7 +5,9 @@
 
 #include "base/env.h"
 #include "base/status.h"
+#include "data/files/cut_short.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,12 +23,13 @@ static int version(char **argv);
 static const struct command commands[] = {
     {"run", gyre_cli_run, "start a program as n ranks, here or on several machines"},
     {"train", gyre_cli_train, "train a model over the ranks of a job"},
+    {"predict", gyre_cli_predict, "say what a trained model makes of data"},
     {"show", gyre_cli_show,
      "print a collective's schedule, what is chosen when, or the environment"},
     {"tune", gyre_cli_tune, "measure what links and folds cost here, for choosing"},
     {"inspect", gyre_cli_inspect, "list the tensors of a file of weights, or check checkpoints"},
     {"doctor", gyre_cli_doctor,
-     "say what this machine has: CUDA devices, and which reach each other"},
+     "check this machine up before a job: cores, limits, network, devices, key"},
     {"help", help, "this page; `gyre help COMMAND` for one command"},
     {"version", version, "the version of this tool"},
 };
@@ -76,13 +79,16 @@ static int help(char **argv)
          "[FLAGS]\n");
     for (int i = 0; i < COMMANDS; i++)
         printf("  %-10s%s\n", commands[i].name, commands[i].help);
-    puts("\nexamples: gyre run -n 4 build/bench/allreduce\n"
+    puts("\nexamples: gyre train --data table.csv --scale --validation 0.2 --ranks 2 --save run1\n"
+         "          gyre run -n 4 build/examples/allreduce\n"
          "          gyre show all_reduce --algo ring -n 5");
     return 0;
 }
 
 int main(int argc, char **argv)
 {
+    gyre_cut_short_tell();
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit of files fails and is told */
     if (argc < 2)
         return help(argv + argc), 2;
     const char *name = argv[1];

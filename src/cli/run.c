@@ -8,11 +8,9 @@
 static int read_run_words(char ***argv, struct gyre_run_words *words, struct gyre_trouble *trouble)
 {
     struct gyre_flags flags = {.argv = *argv, .flag = gyre_run_flags, .count = FLAGS};
-    int index;
-    while ((index = gyre_flags_next(&flags, trouble)) >= 0)
-        words->of[index] = flags.value ? flags.value : "yes";
+    int status = gyre_flags_read(&flags, words->of, trouble);
     *argv = flags.argv;
-    return index == GYRE_FLAGS_END ? 0 : index;
+    return status;
 }
 
 int gyre_cli_run(char **argv)
@@ -38,6 +36,8 @@ int gyre_cli_run(char **argv)
         return 0;
     }
     options.program = argv;
+    if (!words.of[NODE]) /* the launcher above has told them */
+        gyre_cli_tell_strangers("run");
     if (!status)
         status = gyre_run_settle(&words, &hosts, &options, &trouble);
     if (!status)

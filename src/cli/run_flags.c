@@ -20,6 +20,7 @@ const struct gyre_flag gyre_run_flags[FLAGS] = {
     [NO_PREFIX] = {"no-prefix", 0, NULL, "no \"[rank] \" before each line"},
     [JOB] = {"job", 0, "NAME", "the job's name (random)"},
     [RDZV_ID] = {"rdzv-id", 0, "NAME", NULL},
+    [NESTED] = {"nested", 0, NULL, "inside a rank of another `gyre run`: start a job of its own"},
     [STANDALONE] = {"standalone", 0, NULL, NULL},
     [NODE] = {"node", 0, "INDEX", NULL},
     [HELP] = {"help", 'h', NULL, "this page"},

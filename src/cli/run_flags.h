@@ -21,6 +21,7 @@ enum {
     JOB,
     RDZV_ID,
     STANDALONE,
+    NESTED,
     NODE,
     HELP,
     FLAGS

@@ -17,6 +17,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int number(const struct gyre_run_words *words, int flag, int64_t least, int64_t most,
                   int *out, struct gyre_trouble *trouble)
@@ -123,22 +124,36 @@ static int settle_seating(const struct gyre_run_words *words, struct gyre_hosts 
     return status ? status : check_total(words, &given, &options->seating, trouble);
 }
 
+/* By mistake rather than on purpose: every rank would do the whole work, in a job of its own. */
+static int refuse_nested(const struct gyre_run_words *words, struct gyre_trouble *trouble)
+{
+    char launcher[32];
+    int around = words->of[NODE] || words->of[NESTED] ? 0 : gyre_cli_job_around(launcher);
+    if (!around || strcmp(launcher, "gyre run") != 0)
+        return 0;
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "this is a rank of another `gyre run` already, of %d rank%s, and each "
+                            "of them would start a job of its own: leave one `gyre run` out; "
+                            "--nested starts such jobs",
+                            around, around > 1 ? "s" : "");
+}
+
 int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts,
                     struct gyre_launch_options *options, struct gyre_trouble *trouble)
 {
-    int status = number(words, NODE_RANK, 0, GYRE_NODES_MAX - 1, &options->node, trouble);
+    int status = refuse_nested(words, trouble);
+    if (!status)
+        status = number(words, NODE_RANK, 0, GYRE_NODES_MAX - 1, &options->node, trouble);
     if (status || (status = number(words, NODE, 0, GYRE_NODES_MAX - 1, &options->node, trouble)) ||
         (status = number(words, PORT, 0, 65535, &options->master_port, trouble)) ||
-        (status = gyre_cli_backend(words->of[BACKEND], trouble)))
+        (status = gyre_cli_backend(words->of[BACKEND], trouble)) ||
+        (status = gyre_cli_devices(words->of[DEVICES], trouble)))
         return status;
     options->controlled = words->of[NODE];
     options->master_addr = words->of[ADDR];
     options->log_dir = words->of[LOG_DIR];
     options->job = words->of[JOB] ? words->of[JOB] : words->of[RDZV_ID];
     options->bind = words->of[BIND];
-    if (words->of[DEVICES])
-        setenv("GYRE_DEVICES", words->of[DEVICES],
-               1); /* as ranks, here and elsewhere, inherit it */
     options->prefix = !words->of[NO_PREFIX];
     if (!*options->program)
         return gyre_trouble_set(trouble, GYRE_INVALID,

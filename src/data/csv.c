@@ -1,26 +1,30 @@
-/* Reading CSV in two passes: the first only counts rows and fields, so that a row with one too many
- * or too few is named before anything is allocated; the second stores.
+/* Reads CSV in two passes. The first only counts rows and fields, so a row with one too many or too
+ * few is named before anything is allocated. The second stores. A file is read to private memory
+ * first: through a mapping, whoever writes to the file would show the two passes different rows.
  *
  *     text ─▶ header? ─▶ count ─▶ allocate ─▶ numbers, each to the labels or to the values
  *
- * A number is checked here and only then given to strtod_l in the C locale, which rounds it
+ * The form of a number is checked here; then strtod_l converts it in the C locale, rounded
  * correctly. */
 #include "data/csv.h"
 
-#include "data/files/file.h"
-
+#include "base/disk/regular.h"
+#include "base/printable.h"
 #include "base/size.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <locale.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define NUMBER_MAX 400 /* bytes of one field */
 #define SHOWN_MAX  40
 #define NO_LABEL   UINT64_MAX
+
+static const char not_a_number[] = "is not a number";
 
 struct csv_span {
     const char *at, *end;
@@ -29,11 +33,12 @@ struct csv_span {
 struct table {
     const char *name;
     struct csv_span rest; /* the lines not taken yet */
-    uint64_t line;        /* the number of the last one taken */
+    uint64_t line;        /* the number of the last line taken */
     uint64_t fields;      /* of each row */
-    uint64_t label;       /* its field, or NO_LABEL */
+    uint64_t label;       /* the label's field, or NO_LABEL */
     const struct gyre_csv_options *options;
     char separator;
+    bool header; /* the first line holds names */
     locale_t locale;
     struct gyre_csv *csv;
     struct gyre_trouble *trouble;
@@ -64,7 +69,7 @@ static struct csv_span trimmed(struct csv_span field)
     return field;
 }
 
-/* Behind the quote that closes; "" stands for one " and closes nothing. */
+/* The place behind the closing quote; "" stands for one " and closes nothing. */
 static const char *skip_quoted(const char *at, const char *end)
 {
     for (; at < end; at++)
@@ -73,7 +78,8 @@ static const char *skip_quoted(const char *at, const char *end)
     return end;
 }
 
-/* The separator behind the field that begins at `at`, or NULL; within quotes there is none. */
+/* The separator behind the field that begins at `at`; NULL: none. A separator within quotes does
+ * not count. */
 static const char *find_cut(const struct table *table, const char *at, const char *end)
 {
     const char *begin = trimmed((struct csv_span){at, end}).at;
@@ -84,7 +90,7 @@ static const char *find_cut(const struct table *table, const char *at, const cha
     return at < end ? at : NULL;
 }
 
-/* Takes a field from the line; false where the line has no more. A line of nothing is one field. */
+/* Takes a field from the line; false: the line has no more. An empty line is one field. */
 static bool next_field(const struct table *table, struct csv_span *line, struct csv_span *field)
 {
     if (!line->at)
@@ -107,11 +113,14 @@ static uint64_t count_fields(const struct table *table, struct csv_span line)
 static int refuse_field(const struct table *table, uint64_t column, struct csv_span field,
                         const char *what)
 {
-    char text[SHOWN_MAX + 4];
-    size_t length = 0;
-    for (; field.at + length < field.end && length < SHOWN_MAX; length++)
-        text[length] = (unsigned char)field.at[length] < ' ' ? '?' : field.at[length];
-    strcpy(text + length, field.at + length < field.end ? "..." : "");
+    size_t length = (size_t)(field.end - field.at);
+    char whole[SHOWN_MAX + 5], text[SHOWN_MAX + 4], *zero;
+    length = length < sizeof whole ? length : sizeof whole - 1;
+    memcpy(whole, field.at, length);
+    whole[length] = '\0';
+    while ((zero = memchr(whole, '\0', length)))
+        *zero = '?';
+    gyre_printable(text, sizeof text, whole);
     return gyre_trouble_set(table->trouble, GYRE_INVALID,
                             "%s, line %" PRIu64 ", column %" PRIu64 ": \"%s\" %s", table->name,
                             table->line, column, text, what);
@@ -126,7 +135,8 @@ static const char *skip_digits(const char *at, const char *end)
     return at;
 }
 
-/* [+-] digits [. digits] [e [+-] digits], with a digit before or behind the point. */
+/* Whether the field is [+-] digits [. digits] [e [+-] digits], with a digit before or behind the
+ * point. */
 static bool is_number(struct csv_span field)
 {
     const char *at = field.at, *end = field.end;
@@ -149,13 +159,14 @@ static bool is_number(struct csv_span field)
     return digits && at == end;
 }
 
+/* `odd` is the end of the sentence about a field that is no number. */
 static int read_csv_number(const struct table *table, uint64_t column, struct csv_span field,
-                           double *value)
+                           const char *odd, double *value)
 {
     char text[NUMBER_MAX + 1];
     size_t length = (size_t)(field.end - field.at);
     if (!is_number(field))
-        return refuse_field(table, column, field, "is not a number");
+        return refuse_field(table, column, field, odd);
     if (length > NUMBER_MAX)
         return refuse_field(table, column, field, "has more than 400 characters");
     memcpy(text, field.at, length);
@@ -164,19 +175,9 @@ static int read_csv_number(const struct table *table, uint64_t column, struct cs
     return isfinite(*value) ? 0 : refuse_field(table, column, field, "is too large");
 }
 
-static int read_label(const struct table *table, struct csv_span field, double *value)
-{
-    int status = read_csv_number(table, table->label + 1, field, value);
-    if (status || !table->options->classes)
-        return status;
-    if (*value < 0 || *value > INT32_MAX || *value != (double)(int32_t)*value)
-        return refuse_field(table, table->label + 1, field, "is no class: expected 0, 1, 2, ...");
-    return 0;
-}
-
 /* -- the header -------------------------------------------------------------------------------- */
 
-/* A name without its quotes; "" in quotes is one ". */
+/* Copies a name without its quotes; "" within quotes is one ". */
 static char *copy_name(struct csv_span field)
 {
     bool quoted = field.end - field.at >= 2 && *field.at == '"' && field.end[-1] == '"';
@@ -208,23 +209,25 @@ static int refuse_label(const struct table *table, const char *what)
 {
     return gyre_trouble_set(table->trouble, GYRE_INVALID, "%s, line %" PRIu64 ": %s \"%s\"%s",
                             table->name, table->line, what, table->options->label,
-                            table->options->header ? "" : ", for the file has no header");
+                            table->header ? "" : ", for the file has no header");
 }
 
-/* Which field the label is; the line is the first. */
+/* Finds the label's field; `line` is the first line. */
 static int find_label(struct table *table, struct csv_span line)
 {
     const char *label = table->options->label;
     struct csv_span field;
     uint64_t found = 0;
     table->label = NO_LABEL;
+    if (table->options->bare && table->fields == table->options->bare)
+        return 0;
     if (label && strcmp(label, "first") == 0)
         table->label = 0;
     else if (label && strcmp(label, "last") == 0)
         table->label = table->fields - 1;
     if (!label || table->label != NO_LABEL)
         return 0;
-    for (uint64_t i = 0; table->options->header && next_field(table, &line, &field); i++)
+    for (uint64_t i = 0; table->header && next_field(table, &line, &field); i++)
         if (is_name(label, field)) {
             table->label = i;
             found++;
@@ -246,6 +249,20 @@ static int keep_names(const struct table *table, struct csv_span line)
             return no_memory_for_table(table);
     }
     return 0;
+}
+
+/* Whether a line holds names: none of its fields is a number, or the numbers of three or more are
+ * those of their columns, as a table without names is written by some programs. */
+static bool looks_like_header(const struct table *table, struct csv_span line)
+{
+    uint64_t numbers = 0, in_place = 0, fields = 0;
+    for (struct csv_span field; next_field(table, &line, &field); fields++) {
+        char place[24];
+        int length = snprintf(place, sizeof place, "%" PRIu64, fields);
+        numbers += is_number(field);
+        in_place += field.end - field.at == length && !memcmp(field.at, place, (size_t)length);
+    }
+    return !numbers || (numbers >= 3 && numbers == in_place && numbers < fields);
 }
 
 /* -- rows -------------------------------------------------------------------------------------- */
@@ -274,10 +291,47 @@ static int allocate_table(const struct table *table)
     if (!gyre_mul_u64(csv->rows, csv->columns + 1, &count))
         return no_memory_for_table(table);
     csv->values = calloc(count, sizeof *csv->values);
-    if (table->label != NO_LABEL)
+    if (table->label != NO_LABEL && table->options->texts)
+        csv->label_texts = calloc(csv->rows, sizeof *csv->label_texts);
+    else if (table->label != NO_LABEL)
         csv->labels = calloc(csv->rows, sizeof *csv->labels);
-    return csv->values && (csv->labels || table->label == NO_LABEL) ? 0
-                                                                    : no_memory_for_table(table);
+    bool labelled = csv->labels || csv->label_texts;
+    return csv->values && labelled == (table->label != NO_LABEL) ? 0 : no_memory_for_table(table);
+}
+
+static int read_label_text(const struct table *table, struct csv_span field, char **text)
+{
+    double value;
+    int status = 0;
+    if (is_number(field)) {
+        status = read_csv_number(table, table->label + 1, field, not_a_number, &value);
+        *text = NULL;
+        if (!status && asprintf(text, "%.17g", value) < 0)
+            *text = NULL;
+    } else {
+        *text = copy_name(field);
+    }
+    if (!status && !*text)
+        return no_memory_for_table(table);
+    return status || **text ? status : refuse_field(table, table->label + 1, field, "is no label");
+}
+
+static int read_label(const struct table *table, struct csv_span field, uint64_t row)
+{
+    struct gyre_csv *csv = table->csv;
+    if (csv->label_texts)
+        return read_label_text(table, field, &csv->label_texts[row]);
+    return read_csv_number(table, table->label + 1, field, not_a_number, &csv->labels[row]);
+}
+
+/* A column of names can only be the label. */
+static int read_feature(const struct table *table, uint64_t column, struct csv_span field,
+                        double *value)
+{
+    const char *odd = table->options->texts && field.at < field.end
+                          ? "is not a number; if that column is the label, --label-column names it"
+                          : not_a_number;
+    return read_csv_number(table, column, field, odd, value);
 }
 
 static int read_row(const struct table *table, struct csv_span line, uint64_t row)
@@ -287,8 +341,8 @@ static int read_row(const struct table *table, struct csv_span line, uint64_t ro
     struct csv_span field;
     int status = 0;
     for (uint64_t i = 0; !status && next_field(table, &line, &field); i++)
-        status = i == table->label ? read_label(table, field, &csv->labels[row])
-                                   : read_csv_number(table, i + 1, field, value++);
+        status = i == table->label ? read_label(table, field, row)
+                                   : read_feature(table, i + 1, field, value++);
     return status;
 }
 
@@ -310,12 +364,14 @@ static int read_table(struct table *table)
     if (!next_line(table, &line))
         return gyre_trouble_set(table->trouble, GYRE_INVALID, "%s: is empty", table->name);
     table->fields = count_fields(table, line);
+    table->header =
+        table->options->header || (table->options->find_header && looks_like_header(table, line));
     int status = find_label(table, line);
     if (!status) {
         table->csv->columns = table->fields - (table->label != NO_LABEL);
         whole.fields = table->fields;
         whole.label = table->label;
-        if (table->options->header)
+        if (table->header)
             status = keep_names(table, line);
         else
             *table = whole; /* the first line is a row */
@@ -353,12 +409,13 @@ int gyre_csv_over(struct gyre_csv *csv, const char *name, const void *text, uint
 int gyre_csv_open(struct gyre_csv *csv, const char *path, const struct gyre_csv_options *options,
                   struct gyre_trouble *trouble)
 {
-    struct gyre_file file;
+    char *text;
+    uint64_t length;
     *csv = (struct gyre_csv){0};
-    int status = gyre_file_map(path, &file, trouble);
+    int status = gyre_regular_read(path, INT64_MAX, &text, &length, trouble);
     if (!status)
-        status = gyre_csv_over(csv, path, file.data, file.length, options, trouble);
-    gyre_file_unmap(&file);
+        status = gyre_csv_over(csv, path, text, length, options, trouble);
+    free(text);
     return status;
 }
 
@@ -369,6 +426,9 @@ void gyre_csv_close(struct gyre_csv *csv)
     free(csv->names);
     free(csv->label_name);
     free(csv->values);
+    for (uint64_t i = 0; csv->label_texts && i < csv->rows; i++)
+        free(csv->label_texts[i]);
+    free(csv->label_texts);
     free(csv->labels);
     *csv = (struct gyre_csv){0};
 }

@@ -1,7 +1,6 @@
-/* Reading IDX: the header is read from the file or from what is unpacked of it; then the elements
- * must be exactly the rest. A compressed file cannot be asked how long it is unpacked, but no more
- * than 1,032 times its length, which is the most that deflate can make of a byte: so a small file
- * never makes us allocate what only its header claims. */
+/* Reads IDX. The header comes from the file, or from its unpacked beginning; the elements must be
+ * exactly the rest. The unpacked length of a compressed file is not known, but deflate makes at
+ * most 1,032 bytes of one. So a small file cannot cause a large allocation by its header alone. */
 #include "data/idx.h"
 
 #include "data/idx_gzip.h"
@@ -210,31 +209,6 @@ static int64_t number_at(const struct gyre_idx *idx, uint64_t i)
     default:
         return (int64_t)value;
     }
-}
-
-static float float_at(const struct gyre_idx *idx, uint64_t i)
-{
-    float f32;
-    double f64;
-    uint64_t whole = (uint64_t)number_at(idx, i);
-    uint32_t half = (uint32_t)whole;
-    switch (idx->type) {
-    case GYRE_IDX_F32:
-        memcpy(&f32, &half, sizeof f32);
-        return f32;
-    case GYRE_IDX_F64:
-        memcpy(&f64, &whole, sizeof f64);
-        return (float)f64;
-    default:
-        return (float)(int64_t)whole;
-    }
-}
-
-void gyre_idx_floats(const struct gyre_idx *idx, uint64_t first, uint64_t count, float divisor,
-                     float *to)
-{
-    for (uint64_t i = 0; i < count; i++)
-        to[i] = float_at(idx, first + i) / divisor;
 }
 
 int gyre_idx_wholes(const struct gyre_idx *idx, uint64_t first, uint64_t count, int64_t *to)

@@ -1,4 +1,4 @@
-/* Unpacking with zlib, piece after piece: its counters are 32 bits, so it is given at most 1 GiB to
+/* Unpacks with zlib, piece after piece. Zlib's counters have 32 bits, so it gets at most 1 GiB to
  * read and 1 GiB to fill at a time. Tested by tests/unit/data/idx_test.c. */
 #include "data/idx_gzip.h"
 
@@ -60,7 +60,7 @@ static void give_input(struct gyre_gzip *gzip)
     gzip->at += gzip->stream.avail_in;
 }
 
-/* Goes on until what zlib was given to fill is full, or the end. */
+/* Unpacks until zlib's output is full, or the input ends. */
 static int inflate_on(struct gyre_gzip *gzip, struct gyre_trouble *trouble)
 {
     z_stream *stream = &gzip->stream;

@@ -1,4 +1,4 @@
-/* Where Gyre was built without zlib. */
+/* A build without zlib: compressed files are refused. */
 #include "data/idx_gzip.h"
 
 #include <stddef.h>

@@ -1,9 +1,28 @@
-/* Means and deviations, in the order of additions that numpy takes down a column: row after row.
- * Tested by tests/unit/data/wine_test.c. */
+/* Means and deviations. Additions go down a column row after row, in numpy's order. Tested by
+ * tests/unit/data/builtin/wine_test.c. */
 #include "data/scale.h"
 
+#include <errno.h>
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
+
+int gyre_scale_init(struct gyre_scale *scale, uint64_t columns, struct gyre_trouble *trouble)
+{
+    double *memory = calloc(columns, 2 * sizeof *memory);
+    *scale = (struct gyre_scale){0};
+    if (!memory)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for the means of %llu features",
+                                (unsigned long long)columns);
+    *scale = (struct gyre_scale){columns, memory, memory + columns};
+    return 0;
+}
+
+void gyre_scale_deinit(struct gyre_scale *scale)
+{
+    free(scale->mean);
+    *scale = (struct gyre_scale){0};
+}
 
 static double column_mean(const double *values, uint64_t rows, uint64_t columns)
 {
@@ -13,7 +32,7 @@ static double column_mean(const double *values, uint64_t rows, uint64_t columns)
     return sum / (double)rows;
 }
 
-/* Of the population. What the rounded mean is off by is taken out again by `rest`. */
+/* The variance of the population. `rest` corrects the error of the rounded mean. */
 static double column_variance(const double *values, uint64_t rows, uint64_t columns, double mean)
 {
     double squares = 0, rest = 0;
@@ -25,7 +44,7 @@ static double column_variance(const double *values, uint64_t rows, uint64_t colu
     return (squares - rest * rest / (double)rows) / (double)rows;
 }
 
-/* As large as rounding alone makes it: the column never changes. */
+/* Whether the column never changes: its variance is no larger than rounding alone makes it. */
 static int is_constant(double variance, double mean, uint64_t rows)
 {
     double n = (double)rows, noise = n * mean * DBL_EPSILON;

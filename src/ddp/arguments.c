@@ -1,5 +1,4 @@
-/* The arguments of gyre_ddp_create(), looked at and copied. Tested by
- * tests/program/ddp/ddp.c. */
+/* Checks and copies the arguments of gyre_ddp_create(). Tested by tests/program/ddp/ddp.c. */
 #include "base/size.h"
 #include "ddp/inside.h"
 #include "device/device.h"
@@ -67,7 +66,7 @@ static int count_elements(const struct gyre_ddp_parameter *p, uint64_t *elements
     return 0;
 }
 
-/* Memory that the CPU cannot touch; nobody loads CUDA for this. */
+/* Whether the CPU cannot touch the memory. CUDA is not loaded for this question. */
 static bool is_device_memory(const void *memory)
 {
     const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
@@ -96,13 +95,13 @@ static int check_item(const struct gyre_ddp_parameter *p, int index, bool traine
     return 0;
 }
 
-/* Halves are a hook, too. */
+/* Takes the caller's hook, or that of a half-precision wire. */
 static int take_hook(struct gyre_ddp *ddp)
 {
     const struct gyre_ddp_hook *hook = ddp->options.hook;
     if (ddp->options.wire != GYRE_DDP_WIRE_AS_IS)
         hook = &gyre_ddp_halves[ddp->options.wire];
-    ddp->options.hook = NULL; /* the caller's */
+    ddp->options.hook = NULL; /* the caller's, which may be gone later */
     if (!hook)
         return 0;
     ddp->hook = *hook;

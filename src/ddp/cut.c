@@ -1,8 +1,8 @@
-/* Cutting parameters into buckets. Items of a type go to that type's open bucket; buckets are
- * numbered by their first item, so a model of one type, which is nearly every model, has its items
- * in the given order, and one of two types has two such rows, interleaved.
+/* Cuts parameters into buckets. An item goes to the open bucket of its type. Buckets are numbered
+ * by their first item. So a model of one type, which is nearly every model, has its items in the
+ * given order, and a model of two types has two such rows, interleaved.
  *
- * Buckets begin at multiples of 256 bytes, so that no line is shared by two. */
+ * Buckets begin at multiples of 256 bytes, so that no two share a cache line. */
 #include "ddp/cut.h"
 
 #include "base/size.h"
@@ -14,7 +14,7 @@
 
 /* -- which bucket ------------------------------------------------------------------------------ */
 
-/* By type: the bucket that still takes items. */
+/* The bucket of each type that still takes items. */
 struct open_buckets {
     bool open[2];
     uint32_t number[2];
@@ -53,7 +53,7 @@ static void assign(struct gyre_cut *cut, const struct gyre_cut_item *item,
 
 /* -- where ------------------------------------------------------------------------------------- */
 
-/* Puts the items of a bucket side by side, in the order in which they stood. */
+/* Puts the items of a bucket side by side, in their given order. */
 static void sort_order(struct gyre_cut *cut, uint32_t *by_bucket)
 {
     uint32_t first = 0;

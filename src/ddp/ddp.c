@@ -1,5 +1,5 @@
-/* The engine's beginning and end: what gyre/ddp.h promises of construction. A step is in step.c.
- * Tested by tests/program/ddp/ddp.c. */
+/* Creates and destroys the engine, as gyre/ddp.h promises. A step is in step.c. Tested by
+ * tests/program/ddp/ddp.c. */
 #include "ddp/inside.h"
 
 #include <errno.h>
@@ -7,14 +7,14 @@
 
 #define CAP_LEAST (64u * 1024)
 #define CAP_MOST  (64u * 1024 * 1024)
-#define WORTH_NS  100000u /* what hides less costs more: the helper must be woken for it */
-#define UNIT      16u     /* elements: blocks of a sharded bucket begin at whole lines */
-#define COMPARE   100     /* steps */
+#define WORTH_NS  100000u /* waking the helper costs as much as hiding a shorter reduction saves */
+#define UNIT      16u     /* elements: blocks of a sharded bucket begin at whole cache lines */
+#define COMPARE   100     /* steps between two comparisons of values */
 
 /* -- how large a bucket ------------------------------------------------------------------------ */
 
-/* The smallest bucket whose bytes travel nearly as fast as those of a very large one: by the cost
- * model, so the same on all ranks and without a probe. */
+/* The smallest bucket whose bytes travel nearly as fast as those of a very large one. The cost
+ * model says so; hence the limit is the same on all ranks and needs no probe. */
 static int default_cap(struct gyre_ddp *ddp)
 {
     uint64_t whole, part, bytes = CAP_LEAST;
@@ -28,7 +28,7 @@ static int default_cap(struct gyre_ddp *ddp)
     return status;
 }
 
-/* The smallest bucket that is worth hiding. */
+/* The smallest bucket whose reduction is worth hiding. */
 static int default_first(struct gyre_ddp *ddp)
 {
     uint64_t cost, bytes = CAP_LEAST;
@@ -58,7 +58,8 @@ static int find_limits(struct gyre_ddp *ddp)
     return status;
 }
 
-/* As if gradients became ready in the reverse order of the forward pass, which they mostly do. */
+/* Cuts for the first step, as if gradients became ready in the reverse order of the forward pass.
+ * Mostly they do. */
 static int cut_first(struct gyre_ddp *ddp)
 {
     uint32_t *order = malloc((ddp->items ? ddp->items : 1) * sizeof *order);
@@ -168,4 +169,22 @@ void gyre_ddp_destroy(struct gyre_ddp *ddp)
     free((char *)(uintptr_t)ddp->hook.name);
     free(ddp->sums);
     free(ddp);
+}
+
+/* -- engine.h ---------------------------------------------------------------------------------- */
+
+uint32_t gyre_ddp_items(const struct gyre_ddp *ddp, const struct gyre_ddp_item **item)
+{
+    *item = ddp->item;
+    return ddp->items;
+}
+
+struct gyre_comm *gyre_ddp_comm(const struct gyre_ddp *ddp)
+{
+    return ddp->comm;
+}
+
+bool gyre_ddp_in_step(const struct gyre_ddp *ddp)
+{
+    return ddp->open;
 }

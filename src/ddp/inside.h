@@ -1,46 +1,39 @@
-/* The engine's inside, for the files of this room only. Its outside is gyre/ddp.h. A file calls
- * only those below it.
+/* The inside of the engine, for the files of this room only. Its outside is gyre/ddp.h. A file
+ * calls only files listed below it.
  *
- *   ddp.c         create: arguments, agreement, buckets, values of rank 0 to all; destroy
- *   arguments.c   what create was given, looked at and copied
+ *   ddp.c         create: arguments, agreement, buckets, values of rank 0 to all; destroy; engine.h
+ *   arguments.c   arguments of create, checked and copied
  *   step.c        begin ─▶ ready … ready ─▶ wait
  *   update.c      gradients clipped, values gathered
  *   memory.c      the memory of gradients and values; laid out anew after the first step
- *   launch.c      buckets on their way, the last with notes
+ *   launch.c      the reductions of buckets, the last with notes
  *   wire.c        gradients as a hook encodes them
- *   notes.c       what ranks tell each other in a step
- *   agree.c       are all ranks alike?
- *   pieces.c      where a parameter lies, and what of a bucket is this rank's
+ *   notes.c       what each rank tells the others in a step
+ *   agree.c       the comparison of all ranks
+ *   agreement.c   a status and lines of text that all ranks share, for other rooms, too
+ *   pieces.c      the places of parameters, and a rank's own part of a bucket
  *   cut.c         parameters ─▶ buckets
- *   numbers.c     passes over gradients
- */
+ *   numbers.c     passes over gradients */
 #ifndef GYRE_DDP_INSIDE_H
 #define GYRE_DDP_INSIDE_H
 
 #include "base/status.h"
 #include "ddp/cut.h"
+#include "ddp/engine.h"
 
 #include <gyre/ddp.h>
 #include <stdbool.h>
 
-struct gyre_ddp_item { /* a parameter or a buffer */
-    char *name;
-    enum gyre_type type;
-    int dimensions;
-    uint64_t shape[GYRE_DDP_DIMENSIONS];
-    uint64_t elements;
-    void *value; /* the caller's */
-};
-
-/* What a rank tells all others in a step; its bytes travel as they are (notes.c). */
+/* A rank's message to all others in a step. Its bytes travel as they are (notes.c). */
 struct gyre_ddp_note {
     uint64_t samples;
     double sum[GYRE_DDP_SUMS];
-    double squares;      /* of its blocks, where the norm is made of all ranks' */
-    uint32_t seen_count; /* gradients that were ready: the order of rank 0's counts */
+    /* Of the gradients in its blocks, where the norm is a sum over all ranks. */
+    double squares;
+    uint32_t seen_count; /* number of gradients that became ready; rank 0's order is used */
     uint32_t asks;       /* GYRE_ASKS_STOP and GYRE_ASKS_SKIP */
-    int32_t bad;         /* where it has a NaN first: a parameter, or GYRE_BAD_SUM(k) */
-    int32_t unused; /* the first parameter that its samples left without a gradient; -1: none */
+    int32_t bad;         /* the first place of a NaN: a parameter, or GYRE_BAD_SUM(k) */
+    int32_t unused;      /* the first parameter without a gradient in this step; -1: none */
 };
 
 #define GYRE_ASKS_STOP  1u
@@ -48,11 +41,11 @@ struct gyre_ddp_note {
 #define GYRE_BAD_NONE   (-1)
 #define GYRE_BAD_SUM(k) (-2 - (k)) /* and back */
 
-/* How gradients travel that a hook encodes, and what it could not bring back. */
+/* The memory in which encoded gradients travel, and what encoding lost. */
 struct gyre_ddp_wire_room {
     uint8_t *data;   /* gyre_alloc; an element for each f32 of the memory, and notes */
-    float *feedback; /* NULL: forgotten */
-    float scale;     /* a power of two; 0: as they are, in the first step */
+    float *feedback; /* what encoding lost, added in the next step; NULL: dropped */
+    float scale;     /* a power of two; 0: gradients travel unencoded, in the first step */
 };
 
 struct gyre_ddp {
@@ -62,35 +55,35 @@ struct gyre_ddp {
     struct gyre_cut_limits limits;
     uint32_t items;
     struct gyre_ddp_item *item;
-    struct gyre_cut_item *size; /* the same, as the cutter wants them */
+    struct gyre_cut_item *size; /* the same items, for the cutter */
 
     struct gyre_cut cut;
     uint8_t *gradients;
-    uint8_t *values; /* sharded: laid out as gradients; NULL: the caller's */
-    struct gyre_ddp_hook
-        hook; /* its name is the engine's; no `encode`: gradients travel as they are */
+    uint8_t *values;           /* sharded: laid out as gradients; NULL: the caller's values */
+    struct gyre_ddp_hook hook; /* its name is a copy; no `encode`: gradients travel unencoded */
     struct gyre_ddp_wire_room wire;
 
     /* of the step */
     bool open, adds, no_sync;
-    bool clips;                 /* it may be clipped: ended, and not clipped yet */
-    struct gyre_ddp_note *note; /* by rank; its own is written in the step, the others' come */
-    bool *ready;                /* by item, in this part */
-    bool *written;              /* by item, in any part of the step */
-    uint32_t *missing;          /* by bucket: items not ready */
+    bool clips; /* the step is over and may be clipped, once */
+    /* By rank; this rank writes its own in the step, the others' are received. */
+    struct gyre_ddp_note *note;
+    bool *ready;       /* by item: written in this part of the step */
+    bool *written;     /* by item: written in any part of the step */
+    uint32_t *missing; /* by bucket: items that are not ready */
     uint32_t launched;
     struct gyre_work **work; /* by bucket */
 
-    uint32_t *sums; /* by rank: of values, while they are compared */
-    bool settled;   /* cut for good */
+    uint32_t *sums; /* by rank: checksums, while values are compared */
+    bool settled;   /* laid out for good */
     uint32_t *seen, seen_count;
-    bool *named; /* by item: told to be unused */
-    int failed;  /* status of every later call */
+    bool *named; /* by item: a warning has called it unused */
+    int failed;  /* the status of every later call */
     uint64_t steps;
     struct gyre_ddp_result result;
 };
 
-/* Returns the status, which every later call returns too if it is a failure. */
+/* Returns the status. Every later call returns a failure too. */
 static inline int gyre_ddp_fail(struct gyre_ddp *ddp, int status)
 {
     if (status < 0 && !ddp->failed)
@@ -100,8 +93,8 @@ static inline int gyre_ddp_fail(struct gyre_ddp *ddp, int status)
 
 /* -- arguments.c ------------------------------------------------------------------------------- */
 
-/* Refuses wrong arguments, or copies them to *ddp, and the buffers to *buffer. Both lists are to be
- * freed, also after a failure. */
+/* Checks the arguments and copies them to *ddp, and the buffers to *buffer. The caller frees both
+ * lists, also after a failure. */
 int gyre_ddp_take_arguments(struct gyre_ddp *ddp, const struct gyre_ddp_parameter *parameter,
                             int parameters, const struct gyre_ddp_options *options,
                             struct gyre_ddp_item **buffer);
@@ -109,17 +102,17 @@ void gyre_ddp_free_items(struct gyre_ddp_item *item, uint32_t items);
 
 /* -- agree.c ----------------------------------------------------------------------------------- */
 
-/* Are names, shapes, types and options the same on all ranks, and did none refuse its own
- * (`refused`)? Collective. The trouble is the same on all ranks. */
+/* Compares names, shapes, types and options of all ranks; `refused` is the status where this rank
+ * refused its own. Collective. The trouble is the same on all ranks. */
 int gyre_ddp_agree(struct gyre_ddp *ddp, const struct gyre_ddp_item *buffer, uint32_t buffers,
                    int refused, struct gyre_trouble *trouble);
 
-/* Do all ranks hold the same values? Collective. GYRE_CORRUPT names rank and parameter. */
-int gyre_ddp_compare(struct gyre_ddp *ddp, struct gyre_trouble *trouble);
+/* Compares the values of all ranks. Collective. GYRE_CORRUPT names parameter and ranks. */
+int gyre_ddp_compare_values(struct gyre_ddp *ddp, struct gyre_trouble *trouble);
 
 /* -- memory.c ---------------------------------------------------------------------------------- */
 
-/* Makes the memory of ddp->cut; values are taken from the caller's. Frees it. */
+/* Makes the memory of ddp->cut, with values copied from the caller's; frees it. */
 int gyre_ddp_allocate(struct gyre_ddp *ddp);
 void gyre_ddp_release(struct gyre_ddp *ddp);
 
@@ -129,15 +122,15 @@ int gyre_ddp_settle(struct gyre_ddp *ddp);
 
 /* -- notes.c ----------------------------------------------------------------------------------- */
 
-/* Elements of a type that hold the notes of all ranks; 0: its elements cannot. */
+/* Elements of a type that hold the notes of all ranks; 0: elements of this type cannot. */
 uint64_t gyre_ddp_note_elements(const struct gyre_ddp *ddp, enum gyre_type type);
 
-/* Writes this rank's note to its place among them, zeros to all others. Then a sum over all ranks
- * is everybody's notes, which are read from it. */
+/* Writes this rank's note to its place, and zeros to the places of all others. The sum over all
+ * ranks then is all notes, which read_notes() reads. */
 void gyre_ddp_write_note(const struct gyre_ddp *ddp, void *to, enum gyre_type type);
 void gyre_ddp_read_notes(struct gyre_ddp *ddp, const void *from, enum gyre_type type);
 
-/* Gives every rank all notes by an operation of their own. Collective. */
+/* Gives all notes to every rank, by an operation of its own. Collective. */
 int gyre_ddp_gather_notes(struct gyre_ddp *ddp);
 
 static inline struct gyre_ddp_note *gyre_ddp_own_note(const struct gyre_ddp *ddp)
@@ -149,16 +142,16 @@ static inline struct gyre_ddp_note *gyre_ddp_own_note(const struct gyre_ddp *ddp
 
 extern const struct gyre_ddp_hook gyre_ddp_halves[]; /* by enum gyre_ddp_wire */
 
-/* Does this bucket travel by the hook? Where its elements are then, and how many. */
+/* Whether the hook encodes this bucket; the place of its elements, and their number. */
 bool gyre_ddp_is_encoded(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
 uint8_t *gyre_ddp_wire_of(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
 uint64_t gyre_ddp_wire_elements(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
 
-/* Gradients to elements, with feedback; and what is this rank's of the reduced ones back. */
+/* Encode gradients, with feedback; decode this rank's part of the reduced elements. */
 void gyre_ddp_encode(struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
 void gyre_ddp_decode(struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
 
-/* Memory for what ddp->cut has; its end; and what of an old one goes on in ddp->wire. */
+/* Make the wire's memory for ddp->cut; free it; copy scale and feedback from a former one. */
 int gyre_ddp_allocate_wire(struct gyre_ddp *ddp);
 void gyre_ddp_release_wire(struct gyre_ddp *ddp, struct gyre_ddp_wire_room *wire);
 void gyre_ddp_move_wire(struct gyre_ddp *ddp, const uint64_t *old_at,
@@ -166,21 +159,21 @@ void gyre_ddp_move_wire(struct gyre_ddp *ddp, const uint64_t *old_at,
 
 /* -- pieces.c ---------------------------------------------------------------------------------- */
 
-/* What of a bucket is this rank's after the reduction: all, or its block. */
+/* This rank's part of a bucket after the reduction: the whole, or its block. */
 uint64_t gyre_ddp_own_first(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
 uint64_t gyre_ddp_own_count(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
 void *gyre_ddp_own_gradient(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
 
 /* -- launch.c ---------------------------------------------------------------------------------- */
 
-/* Starts every bucket that is complete and whose turn it is, but the last. */
+/* Starts every bucket that is complete and whose turn has come, but not the last. */
 int gyre_ddp_launch_complete(struct gyre_ddp *ddp);
 
-/* Starts what is left, in order, and waits for all; everybody has the notes of all ranks then.
- * Collective. */
+/* Starts the remaining buckets in order and waits for all. Every rank then has the notes of all
+ * ranks. Collective. */
 int gyre_ddp_reduce_rest(struct gyre_ddp *ddp);
 
-/* Do notes bring what each rank's blocks add to the norm? */
+/* Whether notes carry the share of the norm that each rank's blocks have. */
 bool gyre_ddp_norm_is_gathered(const struct gyre_ddp *ddp);
 
 /* Gives every rank all blocks of a sharded engine's memory: gradients or values. Collective. */

@@ -1,5 +1,5 @@
-/* Buckets on their way. All but the last are started as soon as they are complete and their turn
- * has come. The last is reduced by gyre_ddp_wait() itself, and every rank gets the notes of all:
+/* Reduces buckets. All but the last start as soon as they are complete and their turn has come.
+ * gyre_ddp_wait() itself reduces the last, and every rank gets the notes of all ranks:
  *
  *     all-reduce         behind the gradients, in the same operation
  *     reduce-scatter     gathered beside the last bucket, in one group: a rank gets its block of a
@@ -10,7 +10,7 @@
  * Tested by tests/program/ddp/buckets.c. */
 #include "ddp/inside.h"
 
-/* The bucket as it will travel. */
+/* A bucket as it travels. */
 struct load {
     uint8_t *data;
     uint64_t elements;
@@ -45,7 +45,7 @@ static void unpack_bucket(struct gyre_ddp *ddp, uint32_t b)
 
 /* -- reduced ----------------------------------------------------------------------------------- */
 
-/* A rank's own block of a sharded bucket lies in place. */
+/* This rank's own block of a sharded bucket, in place. */
 static void *own_block(const struct gyre_ddp *ddp, const struct load *load)
 {
     uint64_t block = load->elements / (uint64_t)ddp->n;
@@ -64,7 +64,7 @@ int gyre_ddp_spread_blocks(struct gyre_ddp *ddp, uint8_t *memory)
     return status;
 }
 
-/* `work` NULL: to the end. */
+/* Reduces a bucket: starts the reduction, or, where `work` is NULL, runs it to the end. */
 static int reduce_bucket(struct gyre_ddp *ddp, const struct load *p, struct gyre_work **work)
 {
     if (!ddp->options.sharded)

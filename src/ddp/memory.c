@@ -1,8 +1,8 @@
 /* The flat memory of gradients, and of values where the engine is sharded.
  *
- * After the first step it is laid out anew, once, if rank 0's gradients became ready in another
- * order than assumed (the reverse of the forward pass): everything moves to the new place, and the
- * old memory is given back. Tested by tests/program/ddp/buckets.c. */
+ * After the first step the memory is laid out anew, once, if rank 0's gradients became ready in
+ * another order than assumed (the reverse of the forward pass). Everything moves to its new place,
+ * and the old memory is freed. Tested by tests/program/ddp/buckets.c. */
 #include "ddp/inside.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ static uint64_t flat_bytes(const struct gyre_ddp *ddp, uint32_t i)
 
 /* -- made and freed ---------------------------------------------------------------------------- */
 
-/* The last bucket is the last of the memory, and behind it is room for notes. */
+/* Allocates the memory of all buckets, with room for notes behind the last. */
 static int allocate_flat(struct gyre_ddp *ddp, uint8_t **flat)
 {
     void *memory;
@@ -27,7 +27,7 @@ static int allocate_flat(struct gyre_ddp *ddp, uint8_t **flat)
     return status;
 }
 
-/* The caller's are not looked at again: they may be gone. */
+/* Copies the caller's values and forgets the caller's memory, which may be freed. */
 static int take_values(struct gyre_ddp *ddp)
 {
     int status = ddp->options.sharded ? allocate_flat(ddp, &ddp->values) : 0;
@@ -75,7 +75,8 @@ void gyre_ddp_release(struct gyre_ddp *ddp)
 
 /* -- laid out anew ----------------------------------------------------------------------------- */
 
-/* Rank 0's order, on all ranks; what it did not use follows in the order that was assumed. */
+/* Puts rank 0's order into `order`, on all ranks. Parameters that rank 0 did not use follow in the
+ * assumed order. */
 static int learn_order(struct gyre_ddp *ddp, uint32_t *order)
 {
     bool *has = calloc(ddp->items ? ddp->items : 1, sizeof *has);
@@ -91,7 +92,8 @@ static int learn_order(struct gyre_ddp *ddp, uint32_t *order)
     return gyre_broadcast(ddp->comm, order, order, ddp->items, GYRE_U32, 0);
 }
 
-/* The old memory goes before the next is asked for: never more than one is there twice. */
+/* Moves gradients or values to new memory and frees the old. Only one of the two is in memory twice
+ * at a time. */
 static int move_flat(struct gyre_ddp *ddp, const uint64_t *old_at, uint8_t **flat)
 {
     uint8_t *old = *flat;
@@ -104,7 +106,7 @@ static int move_flat(struct gyre_ddp *ddp, const uint64_t *old_at, uint8_t **fla
     return 0;
 }
 
-/* After a failure the engine is of no use any more, but can be destroyed. */
+/* Moves everything to the new cut. After a failure the engine can only be destroyed. */
 static int move_to(struct gyre_ddp *ddp, struct gyre_cut *cut)
 {
     struct gyre_cut old = ddp->cut;

@@ -1,77 +1,66 @@
-/* Notes: what a rank tells all others in a step. They cost no message: the last bucket, which is
- * reduced when everything about the step is known, has room for them behind its gradients.
+/* Notes: what each rank tells all others in a step. Notes cost no message: the last bucket, which
+ * is reduced when everything about the step is known, has room for them behind its gradients.
  *
  *     last bucket    ├────── gradients ──────┼─ note 0 ─┼─ note 1 ─┼─ note 2 ─┤
  *     rank 1 gives   its own                      0       its bytes      0
  *     all get        the sum                  rank 0's    rank 1's   rank 2's
  *
- * Nothing of a note is added up on the way: that would round a loss to what gradients are made of,
- * or count to 256 at most. Its bytes become whole numbers that an element holds exactly, 6 of them
- * in an f64, 3 in an f32, one in a bf16 or f16; and a number plus zeros is that number in every
- * type, whichever algorithm adds them, however often it rounds. Each rank then adds up all notes by
- * itself, in the order of ranks, so all come to the same bits, in one process and the next.
+ * No field of a note is summed on the way. A sum would round a loss to the precision of gradients,
+ * or count to 256 at most. A note's bytes become whole numbers that an element holds exactly: 6
+ * bytes in an f64, 3 in an f32, one in a bf16 or f16, all of an integer. A number plus zeros is
+ * that number in every type, whichever algorithm adds them, however often it rounds. Each rank then
+ * sums all notes by itself, in the order of ranks. So all ranks get the same bits, in every run.
  *
- * A note is 96 bytes, 128 as f32 or f64 and 192 as halves: those of 64 ranks are as much as 2,048
- * gradients. Tested by tests/program/ddp/notes.c. */
-#include "base/half.h"
+ * A note is 96 bytes, 128 as f32 or f64 and 192 as halves. The notes of 64 ranks are as long as
+ * 2,048 gradients. Tested by tests/program/ddp/notes.c. */
+#include "base/small_floats.h"
+#include "base/types.h"
 #include "ddp/inside.h"
 
 #include <string.h>
 
 #define NOTE_BYTES sizeof(struct gyre_ddp_note)
 
-_Static_assert(NOTE_BYTES == 96 && NOTE_BYTES % 6 == 0, "no gaps, and whole elements of any type");
+_Static_assert(NOTE_BYTES == 96 && NOTE_BYTES % 6 == 0 && NOTE_BYTES % 8 == 0,
+               "no gaps, and whole elements of any type");
 
-/* Bytes that one element holds as a whole number; 0: less than one. */
+/* The number of bytes that one element holds as a whole number; 0: not even one. */
 static unsigned bytes_in(enum gyre_type type)
 {
-    switch (type) {
-    case GYRE_F64:
-    case GYRE_I64:
-    case GYRE_U64:
-        return 6;
-    case GYRE_F32:
-    case GYRE_I32:
-    case GYRE_U32:
-        return 3;
-    case GYRE_I8:
-    case GYRE_F8E4M3:
-    case GYRE_F8E5M2:
-        return 0;
-    default:
-        return 1;
-    }
+    const struct gyre_type_row *row = &gyre_type_rows[type];
+    return (row->fraction ? row->fraction + 1u : row->bits) / 8;
 }
+
+#define OF_FLOAT(name, element)       (element) number
+#define OF_SMALL_FLOAT(name, element) gyre_##name##_of_f32((float)number)
+#define OF_SIGNED(name, element)      (element) number
+#define OF_UNSIGNED(name, element)    (element) number
+#define STORE(ID, name, kind, element, ...)                                                        \
+    case GYRE_##ID:                                                                                \
+        ((element *)to)[i] = OF_##kind(name, element);                                             \
+        break;
 
 static void store_number(void *to, uint64_t i, enum gyre_type type, uint64_t number)
 {
-    size_t size = gyre_type_size(type);
-    if (type == GYRE_F32)
-        ((float *)to)[i] = (float)number;
-    else if (type == GYRE_F64)
-        ((double *)to)[i] = (double)number;
-    else if (type == GYRE_BF16)
-        ((uint16_t *)to)[i] = gyre_bf16_of_f32((float)number);
-    else if (type == GYRE_F16)
-        ((uint16_t *)to)[i] = gyre_f16_of_f32((float)number);
-    else
-        memcpy((uint8_t *)to + i * size, &number, size);
+    switch (type) {
+        GYRE_TYPES(STORE)
+    }
 }
+
+#define TO_FLOAT(name, number)       (uint64_t)(number)
+#define TO_SMALL_FLOAT(name, number) (uint64_t) gyre_f32_of_##name(number)
+#define TO_SIGNED(name, number)      (uint64_t)(number)
+#define TO_UNSIGNED(name, number)    (uint64_t)(number)
+#define LOAD(ID, name, kind, element, ...)                                                         \
+    case GYRE_##ID:                                                                                \
+        return TO_##kind(name, ((const element *)from)[i]);
 
 static uint64_t load_number(const void *from, uint64_t i, enum gyre_type type)
 {
-    uint64_t number = 0;
-    size_t size = gyre_type_size(type);
-    if (type == GYRE_F32)
-        return (uint64_t)((const float *)from)[i];
-    if (type == GYRE_F64)
-        return (uint64_t)((const double *)from)[i];
-    if (type == GYRE_BF16)
-        return (uint64_t)gyre_f32_of_bf16(((const uint16_t *)from)[i]);
-    if (type == GYRE_F16)
-        return (uint64_t)gyre_f32_of_f16(((const uint16_t *)from)[i]);
-    memcpy(&number, (const uint8_t *)from + i * size, size);
-    return number;
+    switch (type) {
+        GYRE_TYPES(LOAD)
+    }
+    return 0;
 }
 
 uint64_t gyre_ddp_note_elements(const struct gyre_ddp *ddp, enum gyre_type type)

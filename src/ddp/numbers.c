@@ -3,8 +3,8 @@
  * tests/program/ddp/notes.c. */
 #include "ddp/inside.h"
 
-/* A NaN or an infinity times zero is NaN, and a NaN stays. As many partial sums as keep additions
- * from waiting for each other. */
+/* Whether all elements are finite. A NaN or an infinity times zero is NaN, and a sum with a NaN is
+ * NaN. There are enough partial sums that no addition waits for another. */
 #define FINITE(name, type, LANES)                                                                  \
     static bool name(const type *data, uint64_t elements)                                          \
     {                                                                                              \

@@ -1,5 +1,5 @@
-/* Where things lie: gradient and value of a parameter, and the part of a bucket that is this rank's
- * to update, all of it or, sharded, a block.
+/* Finds the gradient and the value of a parameter, and the part of a bucket that this rank updates:
+ * the whole, or, sharded, a block.
  *
  *     bucket      ├── rank 0 ──┼── rank 1 ──┼── rank 2 ──┤
  *     parameters  ├─ 9 ─┼──── 8 ────┼── 7 ──┼──── 6 ─────┤      rank 1's pieces: of 8, and of 7
@@ -58,7 +58,7 @@ void *gyre_ddp_own_gradient(const struct gyre_ddp *ddp, const struct gyre_bucket
            gyre_ddp_own_first(ddp, bucket) * gyre_type_size(bucket->type);
 }
 
-/* The part of item i that this rank's blocks hold: elements [*first, *first + count) of it. */
+/* The part of item i in this rank's blocks: elements [*first, *first + count) of the item. */
 static uint64_t own_part(const struct gyre_ddp *ddp, uint32_t i, uint64_t *first)
 {
     const struct gyre_bucket *bucket = &ddp->cut.bucket[ddp->cut.bucket_of[i]];

@@ -6,9 +6,9 @@
  *     helper thread   ................└── reduces bucket 0, 1, … ────┤
  *     wait                                                           └ last bucket and notes, rest
  *
- * The last bucket is reduced by the waiting thread itself: there is nothing left to hide it behind
- * (launch.c). What ranks tell each other of the step, their notes, rides in it (notes.c). It is
- * part of every step on every rank, so all ranks decide alike on what the notes say. Tested by
+ * The waiting thread itself reduces the last bucket, because no work is left to hide it behind
+ * (launch.c). The ranks' notes travel in the last bucket (notes.c). The last bucket is part of
+ * every step on every rank, so all ranks know all notes and decide alike. Tested by
  * tests/program/ddp/ddp.c. */
 #include "base/clock.h"
 #include "base/log.h"
@@ -21,16 +21,31 @@
 
 /* -- begin ------------------------------------------------------------------------------------- */
 
-static int compare_values(struct gyre_ddp *ddp)
+static int compare_now(struct gyre_ddp *ddp)
 {
     struct gyre_trouble told = {0};
-    int every = ddp->options.compare_every;
-    if (ddp->n == 1 || every < 0 || !ddp->steps || ddp->steps % (uint64_t)every)
-        return 0;
-    int status = gyre_ddp_compare(ddp, &told);
+    int status = ddp->n > 1 ? gyre_ddp_compare_values(ddp, &told) : 0;
     if (told.status)
         *gyre_thread_trouble() = told;
-    return status;
+    return gyre_ddp_fail(ddp, status);
+}
+
+static int compare_if_due(struct gyre_ddp *ddp)
+{
+    int every = ddp->options.compare_every;
+    bool due = every > 0 && ddp->steps && ddp->steps % (uint64_t)every == 0;
+    return due && !ddp->adds ? compare_now(ddp) : 0;
+}
+
+int gyre_ddp_compare(struct gyre_ddp *ddp)
+{
+    if (!ddp)
+        return gyre_refuse("gyre_ddp_compare: the engine is NULL");
+    if (ddp->failed)
+        return ddp->failed;
+    if (ddp->open)
+        return gyre_refuse("gyre_ddp_compare: within a step, between begin and wait");
+    return compare_now(ddp);
 }
 
 static void clear_part(struct gyre_ddp *ddp)
@@ -50,9 +65,9 @@ int gyre_ddp_begin(struct gyre_ddp *ddp, uint64_t samples)
         return ddp->failed;
     if (ddp->open)
         return gyre_refuse("gyre_ddp_begin: the step before was not ended by gyre_ddp_wait()");
-    int status = ddp->adds ? 0 : compare_values(ddp);
+    int status = compare_if_due(ddp);
     if (status)
-        return gyre_ddp_fail(ddp, status);
+        return status;
     struct gyre_ddp_note *own = gyre_ddp_own_note(ddp);
     if (!ddp->adds) {
         memset(ddp->written, 0, ddp->items * sizeof *ddp->written);
@@ -137,7 +152,7 @@ int gyre_ddp_ready(struct gyre_ddp *ddp, int parameter)
     return ddp->no_sync ? 0 : gyre_ddp_launch_complete(ddp);
 }
 
-/* Once for each parameter. */
+/* Warns of an unused parameter, once for each. */
 static void warn_unused(struct gyre_ddp *ddp, uint32_t i)
 {
     if (ddp->named[i])
@@ -157,7 +172,7 @@ static void note_unused(struct gyre_ddp *ddp, uint32_t i)
     warn_unused(ddp, i);
 }
 
-/* Zeros for what no part of the step has written. */
+/* Writes zeros for the parameters that no part of the step has written. */
 static void fill_unused(struct gyre_ddp *ddp)
 {
     for (uint32_t i = 0; i < ddp->items; i++) {
@@ -244,7 +259,7 @@ static void publish_note(struct gyre_ddp *ddp, int rank)
     }
 }
 
-/* In the order of ranks: sums are the same everywhere, to the last bit. */
+/* Sums the notes in the order of ranks, so sums are the same on every rank, to the last bit. */
 static void publish_result(struct gyre_ddp *ddp)
 {
     struct gyre_ddp_result *r = &ddp->result;
@@ -277,7 +292,7 @@ static int check_unused(const struct gyre_ddp *ddp)
 
 /* -- wait -------------------------------------------------------------------------------------- */
 
-/* Makes the sum the mean, and the norm of the mean. */
+/* Makes the sum the mean, and the norm the norm of the mean. */
 static void finish_gradients(struct gyre_ddp *ddp)
 {
     bool gathered = gyre_ddp_norm_is_gathered(ddp);
@@ -297,11 +312,11 @@ static void finish_gradients(struct gyre_ddp *ddp)
     if (!ddp->options.unscaled)
         ddp->result.factor = 1;
     if (ddp->options.norm && !isfinite(squares) && !ddp->result.nonfinite)
-        ddp->result.nonfinite = ddp->n; /* only together are they too large */
+        ddp->result.nonfinite = ddp->n; /* only the sum of all squares is too large */
 }
 
-/* What is encoded has about the mean's size, from the second step on: the number of samples of the
- * step before is known to all. */
+/* Scales the wire so that encoded numbers have about the size of the mean, from the second step on.
+ * All ranks know the number of samples of the step before. */
 static void rescale_wire(struct gyre_ddp *ddp, double factor)
 {
     if (ddp->wire.data)

@@ -1,5 +1,5 @@
-/* The update, between gyre_ddp_wait() and the next step: gradients clipped, values of all ranks
- * gathered. Tested by tests/program/ddp/ddp.c. */
+/* The update, between gyre_ddp_wait() and the next step: clips gradients and gathers the values of
+ * all ranks. Tested by tests/program/ddp/ddp.c. */
 #include "base/clock.h"
 #include "ddp/inside.h"
 

@@ -1,15 +1,15 @@
-/* How gradients of GYRE_F32 travel through a hook: as elements that the hook makes of them. bf16
- * and f16 are hooks like a caller's.
+/* Sends gradients of GYRE_F32 through a hook: as elements that the hook makes of them. bf16 and f16
+ * are hooks like a caller's.
  *
  *     gradient + feedback ──encode──▶ elements ──reduced──▶ elements ──decode──▶ gradient
  *            │                           │
  *            └──────────── − ◀──decode───┘     the rest of this rank's own elements ─▶ feedback
  *
- * A rank's own elements are decoded over the gradient, which has become the feedback by then. A
- * hook that makes one element of each gradient is called piece by piece, so that all five passes
- * find a piece in the cache. The padding of a bucket is never encoded, and stays 0. Tested by
- * tests/program/ddp/together.c. */
-#include "base/half.h"
+ * By then the gradient has been added to the feedback, so this rank's own elements are decoded over
+ * the gradient. A hook that makes one element of each gradient is called piece by piece, so that
+ * all five passes find a piece in the cache. The padding of a bucket is never encoded, and stays 0.
+ * Tested by tests/program/ddp/together.c. */
+#include "base/small_floats.h"
 #include "ddp/inside.h"
 
 #include <errno.h>
@@ -21,8 +21,9 @@
 
 /* -- halves ------------------------------------------------------------------------------------ */
 
-/* The scale is a power of two: to multiply and to divide by it loses nothing. What a loop needs of
- * the parcel is read before it, or no compiler makes vectors of it. */
+/* The hooks of bf16 and f16. The scale is a power of two, so multiplying and dividing by it loses
+ * nothing. A loop's constants are read from the parcel before the loop, or no compiler makes
+ * vectors of it. */
 #define HALVES(kind)                                                                               \
     static void encode_##kind(const struct gyre_ddp_parcel *parcel, const float *gradient,         \
                               void *wire, void *context)                                           \

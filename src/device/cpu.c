@@ -1,26 +1,27 @@
 /* Host memory as a device.
  *
  * A region is a memfd: a file without a name whose descriptor is passed to the peers that may map
- * it. Nothing is left behind when a process dies, and no tmpfs limit applies. Its size can never
- * change again (F_SEAL_SHRINK, F_SEAL_GROW), so no peer can make another one's access a SIGBUS; a
- * SEALED region moreover takes no writable mapping once its owner has one (F_SEAL_FUTURE_WRITE), so
- * peers can only read it. F_SEAL_SEAL closes the list.
+ * it. Nothing is left behind when a process dies, and no tmpfs limit applies. The size can never
+ * change again (F_SEAL_SHRINK, F_SEAL_GROW), so no peer can turn another one's access into a
+ * SIGBUS. A SEALED region also takes no writable mapping once its owner has one
+ * (F_SEAL_FUTURE_WRITE), so peers can only read it. F_SEAL_SEAL closes the list.
  *
  *     owner                    kernel                  peer
  *     memfd, mmap, seals ────▶ pages ◀──────────────── fstat, seals?, mmap
  *
- * Detaching takes the pages away from a peer that cannot be trusted to have stopped writing: a
- * fresh memfd is filled with the same content and moved over the old address, and the peer goes on
- * writing into pages that nobody reads:
+ * Detaching takes the pages away from a peer that may still be writing. A fresh memfd is filled
+ * with the same content and moved over the old address. The peer goes on writing into pages that no
+ * process reads:
  *
  *     before    owner's address ──▶ old pages ◀── peer
  *     after     owner's address ──▶ new pages     old pages ◀── peer
  *
- * Large regions ask for huge pages and are placed so that those can be mapped whole. The CPU's
- * queue is empty by nature: work is done when it is posted. Copies are memcpy(), but
- * where it is slow (base/copy.h): on the build machine it was measured against non-temporal stores
- * and `rep movsb` from 64 KiB to 256 MiB and lost to neither at any size. */
+ * Large regions ask for huge pages, at addresses where huge pages fit. The CPU's queue is always
+ * empty, because work is done when it is posted. Copies are memcpy(), except where memcpy() is slow
+ * (base/copy.h). On the build machine memcpy() was measured against non-temporal stores and `rep
+ * movsb` from 64 KiB to 256 MiB and lost to neither at any size. */
 #include "base/copy.h"
+#include "base/disk/regular.h"
 #include "base/size.h"
 #include "device/device.h"
 #include "device/memory_limit.h"
@@ -41,7 +42,7 @@
 #define RESERVED_AT_ONCE (UINT64_C(1) << 20) /* regions up to here get their pages at once */
 #define SEALS_OF_SIZE    (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-static char only_queue; /* stands for the queue: nobody looks into it */
+static char only_queue; /* the address of every queue; its content is not used */
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
@@ -63,7 +64,7 @@ static int create_memfd(void)
     return fd;
 }
 
-/* A file of `length` bytes, small ones with all their pages. */
+/* Makes a file of `length` bytes; a small one gets all its pages. */
 static int create_file(uint64_t length, struct gyre_trouble *trouble)
 {
     int fd = create_memfd();
@@ -72,7 +73,9 @@ static int create_file(uint64_t length, struct gyre_trouble *trouble)
                                 errno == EMFILE ? "; raise `ulimit -n`" : "");
     int error = ftruncate(fd, (off_t)length) ? errno : 0;
     if (!error && length <= RESERVED_AT_ONCE)
-        error = posix_fallocate(fd, 0, (off_t)length);
+        do
+            error = posix_fallocate(fd, 0, (off_t)length);
+        while (error == EINTR); /* by a signal of the program's */
     if (error) {
         close(fd);
         return gyre_trouble_set(trouble, -error, "sizing a memfd to %llu bytes: %s",
@@ -92,8 +95,8 @@ static int mmap_failed(uint64_t length, struct gyre_trouble *trouble)
                             limited ? "; raise `ulimit -v`" : "");
 }
 
-/* An address of `length` bytes of which nothing is mapped but reserved space, on a huge page's
- * boundary if the region can hold one. MAP_FAILED as mmap(). */
+/* Reserves `length` bytes of addresses, on a huge page's boundary if the region can hold one.
+ * MAP_FAILED as mmap(). */
 static void *reserve_addresses(uint64_t length)
 {
     uint64_t slack = length >= HUGE_PAGE ? HUGE_PAGE : 0;
@@ -122,7 +125,7 @@ static void *map_file(int fd, uint64_t length, int protection)
         return MAP_FAILED;
     }
     if (length >= HUGE_PAGE)
-        madvise(at, length, MADV_HUGEPAGE); /* a wish: kernels without huge pages refuse it */
+        madvise(at, length, MADV_HUGEPAGE); /* only a wish: kernels without huge pages refuse it */
     return at;
 }
 
@@ -236,20 +239,20 @@ static int cpu_import(int device, int fd, uint64_t length, enum gyre_share share
 
 static enum gyre_share share_of(int fd)
 {
-    int seals = fcntl(fd, F_GET_SEALS);
-    return seals >= 0 && (seals & F_SEAL_FUTURE_WRITE) ? GYRE_SHARE_SEALED : GYRE_SHARE_OPEN;
+    return gyre_has_seals(fd, F_SEAL_FUTURE_WRITE) ? GYRE_SHARE_SEALED : GYRE_SHARE_OPEN;
 }
 
-/* Copies what `fd` holds from `from` to `to`; parts that were never written stay without pages. */
+/* Copies the content of `fd` from `from` to `to`. Parts that were never written stay without
+ * pages. */
 static void copy_content(int fd, char *to, const char *from, uint64_t length)
 {
     off_t at = 0, end = 0;
     while ((uint64_t)end < length) {
         at = lseek(fd, end, SEEK_DATA);
         if (at < 0 && errno == ENXIO)
-            return; /* nothing but a hole up to the end */
+            return; /* a hole up to the end */
         end = at < 0 ? -1 : lseek(fd, at, SEEK_HOLE);
-        if (end < 0) { /* the kernel cannot tell: all of it */
+        if (end < 0) { /* the kernel cannot tell: copies everything */
             at = 0;
             end = (off_t)length;
         }

@@ -1,16 +1,15 @@
-/* The limit that a large allocation would meet, found before it is met.
+/* Finds the limit that a large allocation would meet, before it meets it.
  *
- * Pages of a memfd come at first touch, long after mmap() said yes, and a process that touches one
- * too many is killed by the kernel without a word. So large regions are compared with three limits
- * first:
+ * Pages of a memfd come at first touch, long after mmap() succeeded, and the kernel kills a process
+ * that touches one too many without a word. So large regions are compared with three limits first:
  *
  *     RLIMIT_FSIZE    a memfd is a file: growing it past the limit is SIGXFSZ
- *     cgroup          own group and all above it, version 1 or 2: limit − what is not reclaimable
+ *     cgroup          own group and all above it, version 1 or 2: limit − memory not reclaimable
  *     machine         MemAvailable + SwapFree of /proc/meminfo
  *
- * A file that is missing or not understood sets no limit. Regions up to SMALL are compared with the
- * first only: their pages are taken at once by fallocate(), which fails with a status, and reading
- * files would cost more than it tells. Tested by tests/unit/device/cpu_test.c. */
+ * A file that is missing or not understood sets no limit. Regions up to SMALL are compared with
+ * RLIMIT_FSIZE only. Their pages are taken at once by fallocate(), which fails with a status, and
+ * reading files would cost more than it tells. Tested by tests/unit/device/cpu_test.c. */
 #include "device/memory_limit.h"
 
 #include <errno.h>
@@ -49,7 +48,8 @@ static uint64_t read_field(const char *path, const char *key)
     return value;
 }
 
-/* The number that is a file's whole content; UINT64_MAX for "max", a missing file or nonsense. */
+/* The number that is the whole content of a file; UINT64_MAX for "max", a missing file or
+ * nonsense. */
 static uint64_t read_limit(const char *path)
 {
     uint64_t value = UINT64_MAX;
@@ -86,7 +86,7 @@ static void look_at_file_size(struct limit *limit)
         tighten(limit, size.rlim_cur, "the file size limit (ulimit -f)", "raise `ulimit -f`");
 }
 
-/* What the two cgroup versions call the same things. */
+/* The names of the same things in the two cgroup versions. */
 struct cgroup_words {
     const char *mount, *limit, *anonymous, *shared;
 };
@@ -108,7 +108,8 @@ static void look_at_group(struct limit *limit, const struct cgroup_words *words,
     tighten(limit, used < most ? most - used : 0, path, "raise that limit or use smaller buffers");
 }
 
-/* `line` is one of /proc/self/cgroup: "0::/group" (version 2) or "4:memory:/group" (version 1). */
+/* Looks at the groups of a line of /proc/self/cgroup: "0::/group" (version 2) or "4:memory:/group"
+ * (version 1). */
 static void look_at_groups(struct limit *limit, char *line)
 {
     char *first = strchr(line, ':'), *second = first ? strchr(first + 1, ':') : NULL;

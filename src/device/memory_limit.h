@@ -1,4 +1,4 @@
-/* What this process may still allocate, and which limit says so. */
+/* The memory that this process may still allocate, and the limit that says so. */
 #ifndef GYRE_DEVICE_MEMORY_LIMIT_H
 #define GYRE_DEVICE_MEMORY_LIMIT_H
 
@@ -6,9 +6,9 @@
 
 #include <stdint.h>
 
-/* 0 if `length` more bytes of shared memory seem to fit under the machine's free memory, the
- * cgroup's limits and RLIMIT_FSIZE; -ENOMEM with a sentence that names the tightest of them. A
- * guess made beforehand: nothing is reserved. Blocks for a few small files under /proc and /sys. */
+/* Checks that `length` more bytes of shared memory seem to fit under the machine's free memory, the
+ * cgroup's limits and RLIMIT_FSIZE. -ENOMEM with a sentence that names the tightest limit. The
+ * answer is a guess: nothing is reserved. Blocks for a few small files under /proc and /sys. */
 int gyre_memory_limit_check(uint64_t length, struct gyre_trouble *trouble);
 
 #endif

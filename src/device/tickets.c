@@ -1,5 +1,5 @@
-/* Posts are numbered, and the device reports numbers: the last one reported is how far it is.
- * Tested by tests/unit/collectives/staging/fold_queue_test.c. */
+/* Numbers the posts of a queue. The device reports the numbers; the last one reported tells how
+ * many posts have finished. Tested by tests/unit/collectives/staging/fold_queue_test.c. */
 #include "device/tickets.h"
 
 #define REPORTS 64

@@ -51,7 +51,7 @@ static _Noreturn void keep_group(const struct gyre_process_group *group)
     setpgid(0, 0);
     prctl(PR_SET_NAME, "gyre-keeper");
     close(group->hold);
-    /* The launcher's output must end when its reader expects it to, not when we do. */
+    /* A reader of the launcher's output must not wait for the keeper to end. */
     syscall(SYS_close_range, 0, group->launcher_pipe - 1, 0);
     syscall(SYS_close_range, group->launcher_pipe + 1, ~0u, 0);
     while (read(group->launcher_pipe, &byte, 1) < 0 && errno == EINTR)
@@ -63,7 +63,7 @@ static _Noreturn void keep_group(const struct gyre_process_group *group)
 int gyre_process_group_create(struct gyre_process_group *group, struct gyre_trouble *trouble)
 {
     int launcher_pipe[2] = {-1, -1}, exec_pipe[2] = {-1, -1};
-    *group = (struct gyre_process_group){0, -1, -1, -1, -1};
+    *group = (struct gyre_process_group){0, -1, -1, -1, -1, group->files};
     if (pipe2(launcher_pipe, O_CLOEXEC) || pipe2(exec_pipe, O_CLOEXEC | O_NONBLOCK)) {
         int error = errno;
         close_fd(&launcher_pipe[0]);
@@ -71,8 +71,8 @@ int gyre_process_group_create(struct gyre_process_group *group, struct gyre_trou
         return gyre_trouble_set(trouble, -error, "cannot make the launcher's pipes: %s",
                                 strerror(error));
     }
-    *group = (struct gyre_process_group){0, launcher_pipe[0], launcher_pipe[1], exec_pipe[0],
-                                         exec_pipe[1]};
+    *group = (struct gyre_process_group){
+        0, launcher_pipe[0], launcher_pipe[1], exec_pipe[0], exec_pipe[1], group->files};
     group->id = fork();
     if (group->id == 0)
         keep_group(group);
@@ -82,7 +82,7 @@ int gyre_process_group_create(struct gyre_process_group *group, struct gyre_trou
         gyre_process_group_destroy(group);
         return gyre_trouble_set(trouble, -error, "cannot start a process: %s", strerror(error));
     }
-    setpgid(group->id, group->id); /* both sides do, so that it holds for whoever comes next */
+    setpgid(group->id, group->id); /* parent and child both do, because either may run first */
     return 0;
 }
 
@@ -115,36 +115,36 @@ void gyre_variables_add(struct gyre_variables *variables, const char *format, ..
     int length = vsnprintf(variables->text + variables->used, room, format, arguments);
     va_end(arguments);
     if (length < 0 || (size_t)length >= room || variables->count == GYRE_VARIABLES_MAX)
-        abort(); /* the launcher's own list has outgrown its table */
+        abort(); /* an error in the launcher: `variables` has too few places */
     variables->item[variables->count++] = variables->text + variables->used;
     variables->used += (size_t)length + 1;
 }
 
-static void apply_variables(struct gyre_variables *variables)
+static bool apply_variables(struct gyre_variables *variables)
 {
     for (int i = 0; i < variables->count; i++) {
         char *item = variables->item[i];
-        if (strchr(item, '='))
-            putenv(item);
-        else
-            unsetenv(item);
+        if (strchr(item, '=') ? putenv(item) : unsetenv(item))
+            return false;
     }
+    return true;
 }
 
 /* --- one child -------------------------------------------------------------------------------- */
 
-/* Of a child, both ends: the launcher reads its outputs and writes its input. */
+/* The pipes of one child, both ends. The launcher reads the child's outputs and writes its
+ * input. */
 struct pipes {
     int in[2], out[2], err[2], key;
 };
 
 static const struct pipes no_pipes = {{-1, -1}, {-1, -1}, {-1, -1}, -1};
 
-/* A memfd whose content no pipe buffer, file or environment shows, at offset 0. */
+/* A memfd at offset 0, because the content of a memfd is in no pipe buffer, file or environment. */
 static int key_file(const uint8_t *key)
 {
     int fd = memfd_create("gyre-key", MFD_CLOEXEC);
-    if (fd >= 0 && pwrite(fd, key, GYRE_KEY_BYTES, 0) == GYRE_KEY_BYTES)
+    if (fd >= 0 && TEMP_FAILURE_RETRY(pwrite(fd, key, GYRE_KEY_BYTES, 0)) == GYRE_KEY_BYTES)
         return fd;
     close_fd(&fd);
     return -1;
@@ -181,6 +181,7 @@ static void default_signals(void)
 {
     sigset_t none;
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
@@ -193,23 +194,28 @@ static void pass_descriptor(struct gyre_variables *variables, const char *name, 
     gyre_variables_add(variables, "%s=%d", name, fd);
 }
 
+static bool take_streams(const struct pipes *pipes)
+{
+    return dup2(pipes->in[0], STDIN_FILENO) >= 0 && dup2(pipes->out[1], STDOUT_FILENO) >= 0 &&
+           dup2(pipes->err[1], STDERR_FILENO) >= 0;
+}
+
 static _Noreturn void become(const struct gyre_process_group *group, const struct gyre_spawn *spawn,
                              const struct pipes *pipes, pid_t launcher)
 {
     setpgid(0, group->id);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != launcher) /* it died before the line above took effect */
+    if (getppid() != launcher) /* the launcher died before the line above took effect */
         _exit(1);
-    dup2(pipes->in[0], STDIN_FILENO);
-    dup2(pipes->out[1], STDOUT_FILENO);
-    dup2(pipes->err[1], STDERR_FILENO);
     if (spawn->cpus)
         sched_setaffinity(0, sizeof *spawn->cpus, spawn->cpus);
     pass_descriptor(spawn->variables, "GYRE_LAUNCHER_FD", group->launcher_pipe);
     pass_descriptor(spawn->variables, "GYRE_KEY_FD", pipes->key);
-    apply_variables(spawn->variables);
-    default_signals();
-    execvp(spawn->program[0], spawn->program);
+    if (take_streams(pipes) && apply_variables(spawn->variables)) {
+        setrlimit(RLIMIT_NOFILE, &group->files);
+        default_signals();
+        execvp(spawn->program[0], spawn->program);
+    }
     int error = errno;
     if (write(group->exec_write, &error, sizeof error) < 0)
         _exit(126);
@@ -220,6 +226,7 @@ static int attach(struct gyre_child *child, struct pipes *pipes, const struct gy
 {
     int out = gyre_line_tap_init(&child->out, pipes->out[0], spawn->out_log, spawn->out);
     int err = gyre_line_tap_init(&child->err, pipes->err[0], spawn->err_log, spawn->err);
+    child->out.shown = child->err.shown = spawn->shown;
     child->input = pipes->in[1];
     return out ? out : err;
 }
@@ -244,7 +251,7 @@ int gyre_child_spawn(struct gyre_child *child, const struct gyre_process_group *
         status = child->pidfd < 0 ? -errno : 0;
     }
     if (status)
-        gyre_trouble_set(trouble, status, "cannot start a process: %s (see ulimit -n, ulimit -u)",
+        gyre_trouble_set(trouble, status, "cannot start a process: %s (see ulimit -n, -u, -f)",
                          strerror(-status));
     return status;
 }

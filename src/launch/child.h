@@ -11,19 +11,22 @@
 #include "transport/net/crypto.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
-/* A process group that ends with the launcher, however the launcher ends. */
+/* A process group whose processes are killed when the launcher ends, for whatever reason. */
 struct gyre_process_group {
     pid_t id;          /* of the keeper, which leads the group */
-    int launcher_pipe; /* read end, which every child inherits; ends with the launcher */
+    int launcher_pipe; /* read end, which every child inherits; at end of file with the launcher */
     int hold;          /* write end, which only the launcher has */
-    int exec_read; /* gets one int, an errno, from each child that could not start its program */
+    /* Receives one int, an errno, from each child that could not start its program. */
+    int exec_read;
     int exec_write;
+    struct rlimit files; /* the limits of descriptors that children get */
 };
 
-/* create: -errno with its trouble. destroy: kills what is left in the group; a zeroed struct may be
- * destroyed, too. */
+/* gyre_process_group_create() returns -errno with its trouble. gyre_process_group_destroy() kills
+ * the processes left in the group and takes a zeroed struct, too. */
 int gyre_process_group_create(struct gyre_process_group *group, struct gyre_trouble *trouble);
 void gyre_process_group_destroy(struct gyre_process_group *group);
 void gyre_process_group_signal(const struct gyre_process_group *group, int number);
@@ -46,27 +49,30 @@ enum gyre_child_input { GYRE_INPUT_NONE, GYRE_INPUT_INHERITED, GYRE_INPUT_PIPE }
 struct gyre_spawn {
     char *const *program; /* argv, found in PATH */
     struct gyre_variables *variables;
-    const uint8_t *key; /* GYRE_KEY_BYTES that the child finds behind GYRE_KEY_FD; NULL for none */
-    const cpu_set_t *cpus; /* NULL: as the launcher */
+    /* GYRE_KEY_BYTES that the child reads from GYRE_KEY_FD; NULL: no key. */
+    const uint8_t *key;
+    const cpu_set_t *cpus; /* NULL: those of the launcher */
     enum gyre_child_input input;
     struct gyre_sink *out, *err;
-    int out_log, err_log; /* -1 for none; owned by the child from the call on */
+    struct gyre_shown *shown; /* by all children */
+    int out_log, err_log;     /* -1 for none; owned by the child from the call on */
 };
 
 struct gyre_child {
-    char name[192]; /* "rank 3 on gnode7": the caller's, for reports */
+    char name[192]; /* "rank 3 on gnode7": set by the caller, for reports */
     pid_t pid;
-    int pidfd;  /* -1 once it was seen to end */
-    int input;  /* write end of its standard input, -1 for none */
-    int status; /* as waitpid(2) gives it, once pidfd is -1 */
+    int pidfd;  /* -1 once the child was seen to end */
+    int input;  /* write end of the child's standard input; -1: none */
+    int status; /* from waitpid(2), valid once pidfd is -1 */
     struct gyre_line_tap out, err;
 };
 
-/* Starts a child in the group; *child is zeroed but for its name. -errno with its trouble; the
- * child may be destroyed in any case. */
+/* Starts a child in the group. *child is zeroed but for its name. Returns -errno with its trouble.
+ * The child may be destroyed after a failure, too. */
 int gyre_child_spawn(struct gyre_child *child, const struct gyre_process_group *group,
                      const struct gyre_spawn *spawn, struct gyre_trouble *trouble);
-void gyre_child_reap(struct gyre_child *child); /* after pidfd became readable */
+/* Takes the child's status, after pidfd became readable. */
+void gyre_child_reap(struct gyre_child *child);
 void gyre_child_destroy(struct gyre_child *child);
 
 #endif

@@ -17,22 +17,27 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/machine/open_files.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { SLOT_SIGNALS, SLOT_EXEC, SLOT_OUT, SLOT_ERR, SLOT_CHILDREN, SLOTS_PER_CHILD = 3 };
 
+/* pidfd, both outputs, their logs, the input. Spare: standard streams, pipes, inherited ones. */
+enum { OPEN_FILES_PER_CHILD = 6, OPEN_FILES_SPARE = 64 };
+
 static const int heeded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGUSR1, SIGUSR2};
 
 /* --- set-up ----------------------------------------------------------------------------------- */
 
-/* What the caller had ignored (nohup, a shell's background job) stays ignored. */
+/* Signals that the caller ignored (nohup, a background job of a shell) stay ignored. */
 static int open_signals(struct gyre_children *all)
 {
     struct sigaction action;
@@ -52,6 +57,9 @@ int gyre_children_create(struct gyre_children *all, int children, int launcher_l
     size_t slots = SLOT_CHILDREN + (size_t)children * SLOTS_PER_CHILD + (size_t)launcher_lines;
     *all = (struct gyre_children){
         .children = children, .launcher_lines = launcher_lines, .first_failure = {.child = -1}};
+    gyre_open_files_allow(OPEN_FILES_PER_CHILD * (rlim_t)children + (rlim_t)launcher_lines +
+                              OPEN_FILES_SPARE,
+                          &all->group.files);
     all->signal_fd = open_signals(all);
     int status = gyre_process_group_create(&all->group, trouble);
     if (status)
@@ -86,7 +94,7 @@ void gyre_children_destroy(struct gyre_children *all)
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-/* Signals that end nothing by themselves: a rank does with them what it likes. */
+/* Signals that do not end the launcher; each rank decides what they mean. */
 static bool is_passed_on(int number)
 {
     return number == SIGTSTP || number == SIGCONT || number == SIGUSR1 || number == SIGUSR2;
@@ -113,8 +121,25 @@ static void read_signals(struct gyre_children *all)
     while (read(all->signal_fd, &info, sizeof info) == sizeof info) {
         heed_signal(all, (int)info.ssi_signo);
         if (info.ssi_signo == SIGTSTP)
-            raise(SIGSTOP); /* Ctrl-Z stops us too; the SIGCONT that wakes us is passed on above */
+            /* Ctrl-Z stops the launcher, too; the SIGCONT that wakes it is passed on above. */
+            raise(SIGSTOP);
     }
+}
+
+/* What to do where a program cannot be started. A program without '/' is looked for in PATH. */
+static void advise_start(const char *program, int error, char *text, size_t room)
+{
+    bool plain = !strchr(program, '/');
+    struct stat file;
+    if (plain && error == ENOENT && access(program, F_OK) == 0)
+        snprintf(text, room, " in PATH; did you mean './%.300s'?", program);
+    else if (plain && error == ENOENT)
+        snprintf(text, room, " in PATH");
+    else if (error == EACCES && stat(program, &file) == 0 && S_ISDIR(file.st_mode))
+        snprintf(text, room, "; it is a folder");
+    else if (error == EACCES && access(program, R_OK) == 0)
+        snprintf(text, room,
+                 "; make it executable (chmod +x), or name what runs it: python3 %.300s", program);
 }
 
 /* Each child that could not start its program tells the same; the first one's word is enough. */
@@ -124,8 +149,9 @@ static void read_exec_errors(struct gyre_children *all)
     char text[sizeof all->first_failure.text];
     if (read(all->group.exec_read, &error, sizeof error) != sizeof error || all->first_failure.code)
         return;
-    snprintf(text, sizeof text, "cannot start '%.300s' on %s: %s%s", all->program, gyre_host_name(),
-             strerror(error), error == ENOENT && !strchr(all->program, '/') ? " in PATH" : "");
+    snprintf(text, sizeof text, "cannot start '%.300s' on %s: %s", all->program, gyre_host_name(),
+             strerror(error));
+    advise_start(all->program, error, text + strlen(text), sizeof text - strlen(text));
     gyre_children_decide(all, error == ENOENT ? 127 : 126, text, NULL);
     gyre_children_end(all, SIGTERM);
 }
@@ -174,10 +200,16 @@ static void listen_to_launcher(struct gyre_children *all, struct gyre_launcher_l
 
 static void write_sink(struct gyre_children *all, struct gyre_sink *sink)
 {
-    if (gyre_sink_write(sink) && all->phase <= GYRE_CHILDREN_LAST_WORDS) {
-        gyre_children_decide(all, 128 + SIGPIPE, "nobody reads the output any more", NULL);
-        gyre_children_end(all, SIGTERM);
-    }
+    char text[96];
+    int status = gyre_sink_write(sink);
+    if (!status || all->phase > GYRE_CHILDREN_LAST_WORDS)
+        return;
+    if (status == -EPIPE)
+        snprintf(text, sizeof text, "nobody reads the output any more");
+    else
+        snprintf(text, sizeof text, "cannot write the output: %s", strerror(-status));
+    gyre_children_decide(all, status == -EPIPE ? 128 + SIGPIPE : 1, text, NULL);
+    gyre_children_end(all, SIGTERM);
 }
 
 static void pass_deadline(struct gyre_children *all)
@@ -233,8 +265,8 @@ static void wait_for_events(struct gyre_children *all)
             all->poll[i].revents = 0;
 }
 
-/* Children that a signal ended are seen before those that merely exited: within one turn the latter
- * are the echo. */
+/* Visits children that a signal ended before children that exited: children that both ended within
+ * one turn of the loop are likely to be a death and its consequences. */
 static void end_children(struct gyre_children *all, bool signalled)
 {
     for (int i = 0; i < all->children; i++) {
@@ -279,8 +311,8 @@ static void watch_turn(struct gyre_children *all)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-/* Output that is already in the pipe. A process that left the group may hold it open for ever: it
- * is not waited for. */
+/* Takes the output that is already in the pipe. A process that left the group may hold the pipe
+ * open for ever, and is not waited for. */
 static void drain_output(struct gyre_children *all, struct gyre_line_tap *tap)
 {
     while (readable(tap->fd) && all->phase != GYRE_CHILDREN_KILLED) {
@@ -299,11 +331,11 @@ static void flush_output(struct gyre_children *all)
         watch_turn(all);
 }
 
-/* All children have ended. A reader may take its time for what they wrote, but not when we were
- * told to end. */
+/* Runs when all children have ended. Readers of the output get as much time as they need unless a
+ * signal asked for the end. */
 static void finish_children(struct gyre_children *all)
 {
-    gyre_process_group_destroy(&all->group); /* what the ranks left running */
+    gyre_process_group_destroy(&all->group); /* ends processes that the ranks left running */
     gyre_children_enter(all, all->hurried ? GYRE_CHILDREN_ENDS : GYRE_CHILDREN_RUNS,
                         all->hurried ? GYRE_CHILDREN_TERM_MS : 0);
     gyre_children_announce(all, NULL);

@@ -8,13 +8,14 @@
 
 #include "launch/child.h"
 #include "launch/launcher_line.h"
+#include "launch/shown.h"
 
 #include <poll.h>
 #include <signal.h>
 
-#define GYRE_CHILDREN_DOUBT_MS      200 /* a death replaces a mere exit code as the first failure */
-#define GYRE_CHILDREN_LAST_WORDS_MS 1000 /* for other children's output after a failure */
-#define GYRE_CHILDREN_TERM_MS       5000 /* from the request to end until the kill */
+#define GYRE_CHILDREN_DOUBT_MS      200  /* in which a death by signal replaces an exit code */
+#define GYRE_CHILDREN_LAST_WORDS_MS 1000 /* in which other children may write after a failure */
+#define GYRE_CHILDREN_TERM_MS       5000 /* from the signal that asks for the end to SIGKILL */
 #define GYRE_REPORT_PREFIX          "gyre run: "
 
 enum gyre_children_phase {
@@ -30,21 +31,22 @@ struct gyre_first_failure {
     int child;      /* a child whose exit code is still to come, -1: none */
     bool announced; /* to the other launchers */
     bool suspected; /* a mere exit code, which no death has replaced */
-    char text[768];
+    char text[1536];
 };
 
 struct gyre_children {
     struct gyre_process_group group;
     struct gyre_sink out, err;
+    struct gyre_shown shown;
     struct gyre_child *child;
     int children, alive;
     const char *program;
-    bool remote;      /* the children are ssh: signals go to their standard input, in words */
-    bool tells_early; /* a launcher above waits for the report: print it at the failure */
+    bool remote;      /* the children are ssh: signals are sent as text to their standard input */
+    bool tells_early; /* a launcher above waits for the report: print the report at the failure */
     struct gyre_launcher_line *launcher_line;
     int launcher_lines;
-    bool relays;  /* passes on to other launchers a failure that one of them tells */
-    bool hurried; /* a signal asked for the end: slow readers of the output are not waited for */
+    bool relays;  /* node 0: tells each launcher the failures of the others */
+    bool hurried; /* a signal asked for the end: do not wait for slow readers of the output */
     enum gyre_children_phase phase;
     uint64_t deadline_ns; /* of the phase; 0: none */
     struct gyre_first_failure first_failure;
@@ -53,13 +55,14 @@ struct gyre_children {
     struct pollfd *poll;
 };
 
-/* -ENOMEM or -errno with its trouble. The set may be destroyed in either case, which kills children
- * that still run. */
+/* Returns -ENOMEM or -errno with its trouble. gyre_children_destroy() takes the set in either case
+ * and kills children that still run. */
 int gyre_children_create(struct gyre_children *all, int children, int launcher_lines,
                          struct gyre_trouble *trouble);
 void gyre_children_destroy(struct gyre_children *all);
 
-/* Blocks until all children have ended and their output is written. The exit code, 0 … 255. */
+/* Blocks until all children have ended and their output is written. Returns the exit code, from 0
+ * to 255. */
 int gyre_children_watch(struct gyre_children *all);
 
 #endif

@@ -1,8 +1,8 @@
-/* How a launcher's children end: the phases, and the failure that is reported.
+/* The rules of the children's end: the phases, and the failure that is reported.
  *
- * The first failure is the one reported. The launchers of other nodes are told and report the same.
- * Where a launcher above waits for the report (ssh), the failure is printed at once, because that
- * launcher must hear of the cause before it sees the consequences:
+ * The first failure is the one reported. The launchers of other nodes are told the failure and
+ * report the same. Where a launcher above waits for the report (ssh), the failure is printed at
+ * once, because the launcher above must hear of the cause before the consequences:
  *
  *     rank 4 on b killed ──report──▶ launcher above: first failure ──▶ last line
  *     rank 0 on a lost its peer ────────────────────▶ (dropped: there is a first failure)
@@ -11,7 +11,8 @@
  * sockets, and may then lose its core for some milliseconds before its parent hears of the death.
  * So an exit code is doubted for a moment, in which a death by signal or a failure told by another
  * launcher replaces it. Where in that moment all ranks ended with one code and the same last
- * message, they failed alike, and none of them was first.
+ * message, they failed alike, and none of them was first. A message that a report ends with is left
+ * out where the reader still has it before him.
  *
  * Tested by tests/program/launch/launch.c. */
 #include "launch/children_inside.h"
@@ -23,6 +24,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define QUOTE " last message: " /* behind "; its" or "; the" */
 
 /* --- phases ----------------------------------------------------------------------------------- */
 
@@ -40,14 +43,13 @@ void gyre_children_signal(struct gyre_children *all, int number)
         gyre_process_group_signal(&all->group, number);
     for (int i = 0; all->remote && i < all->children; i++)
         if (all->child[i].pidfd >= 0 && write(all->child[i].input, line, (size_t)length) < 0)
-            continue; /* its ssh has just ended: seen as such in a moment */
+            continue; /* its ssh has just ended; the loop will see the end */
 }
 
 void gyre_children_end(struct gyre_children *all, int number)
 {
     gyre_children_signal(all, number);
-    /* A launcher behind ssh needs the same time for its ranks and a little more for the way back.
-     */
+    /* A launcher behind ssh gives its ranks the same time and needs a little more to report. */
     gyre_children_enter(all, GYRE_CHILDREN_ENDS,
                         GYRE_CHILDREN_TERM_MS + (all->remote ? GYRE_CHILDREN_LAST_WORDS_MS : 0));
 }
@@ -67,7 +69,7 @@ static void set_verdict(struct gyre_children *all, int code, const char *text)
     snprintf(all->first_failure.text, sizeof all->first_failure.text, "%s", text);
 }
 
-/* What all children said at last, as far as they said something; NULL if that differs. */
+/* The last message of the children that wrote one; NULL where two children's messages differ. */
 static const char *common_word(const struct gyre_children *all)
 {
     const char *word = "";
@@ -95,17 +97,32 @@ static void join_verdicts(struct gyre_children *all)
     const char *word = all->first_failure.suspected && !all->remote ? common_word(all) : NULL;
     if (!word || !ended_alike(all))
         return;
-    snprintf(text, sizeof text, "all %d ranks on %s failed alike: exit code %d%s%s", all->children,
-             gyre_host_name(), all->first_failure.code, *word ? "; the last message: " : "", word);
+    snprintf(text, sizeof text, "all %d ranks on %s failed alike: exit code %d%s%s%s",
+             all->children, gyre_host_name(), all->first_failure.code, *word ? "; the" : "",
+             *word ? QUOTE : "", word);
     set_verdict(all, all->first_failure.code, text);
+}
+
+/* The length of a failure's text without the message that it ends with, where the reader still has
+ * that before him. */
+static size_t untold_length(const struct gyre_children *all, const char *text)
+{
+    const char *quote = strstr(text, QUOTE);
+    if (!quote || !gyre_shown_recently(&all->shown, quote + strlen(QUOTE)))
+        return strlen(text);
+    return (size_t)(quote - text) - strlen("; its");
 }
 
 void gyre_children_report(struct gyre_children *all)
 {
     struct gyre_line_tap line = {.fd = -1, .log_fd = -1};
-    char text[sizeof all->first_failure.text + sizeof GYRE_REPORT_PREFIX];
+    char text[sizeof all->first_failure.text + 128], more[96] = "";
     join_verdicts(all);
-    snprintf(text, sizeof text, "%s%s", GYRE_REPORT_PREFIX, all->first_failure.text);
+    if (all->shown.left_out)
+        snprintf(more, sizeof more, " (%u more failures are not shown; --log-dir FOLDER keeps all)",
+                 all->shown.left_out);
+    snprintf(text, sizeof text, GYRE_REPORT_PREFIX "%.*s%s",
+             (int)untold_length(all, all->first_failure.text), all->first_failure.text, more);
     line.sink = &all->err;
     line.line = text;
     line.length = strlen(text);
@@ -162,8 +179,7 @@ static void describe_end(const struct gyre_child *child, char *text, size_t capa
         length = snprintf(text, capacity, "%s failed first: exit code %d", child->name,
                           WEXITSTATUS(child->status));
     if (*child->err.last && (size_t)length < capacity)
-        snprintf(text + length, capacity - (size_t)length, "; its last message: %s",
-                 child->err.last);
+        snprintf(text + length, capacity - (size_t)length, "; its" QUOTE "%s", child->err.last);
 }
 
 void gyre_children_judge(struct gyre_children *all, int index)
@@ -184,7 +200,8 @@ void gyre_children_judge(struct gyre_children *all, int index)
         suspect(all, exit_code(child->status), text);
 }
 
-/* A launcher behind ssh reports while its ssh still runs: the story comes before the exit code. */
+/* A launcher behind ssh reports while its ssh still runs. The report therefore comes before the
+ * exit code. */
 void gyre_children_hear_report(struct gyre_children *all, int index)
 {
     const struct gyre_line_tap *tap = &all->child[index].err;

@@ -1,11 +1,12 @@
-/* The cores this machine lets the ranks use, and each rank's part of them.
+/* The cores that the ranks may use, and each rank's part of them.
  *
- * Two limits are in force at once: the affinity mask says which CPUs may be used, the cgroup quota
- * how much of them. A container with `--cpus 2` on a 64-core machine shows 64 in the mask and 2 in
- * the quota. Threads are counted by the smaller number, binding uses the mask.
+ * Two limits are in force at once: the affinity mask lists the CPUs that may be used, the cgroup
+ * quota limits the CPU time. A container with `--cpus 2` on a 64-core machine shows 64 CPUs in the
+ * mask and 2 in the quota. The number of threads follows from the smaller limit, binding from the
+ * mask.
  *
- * CPUs are sorted by (package, core, number), so that a consecutive part holds whole cores of one
- * package:
+ * CPUs are sorted by (package, core, number), and a consecutive part therefore holds whole cores of
+ * one package:
  *
  *     cpu       0  1  2  3  4  5  6  7      (core c has the hyper-threads c and c + 4)
  *     sorted    0  4 | 1  5 | 2  6 | 3  7   two ranks: {0 4 1 5} and {2 6 3 7}
@@ -13,7 +14,7 @@
  * Tested by tests/unit/launch/launch_test.c. */
 #include "launch/cores.h"
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/size.h"
 
 #include <stdio.h>
@@ -71,7 +72,7 @@ void gyre_cores_find(struct gyre_cores *cores)
 {
     memset(cores, 0, sizeof *cores);
     find_cpus(cores);
-    int quota = gyre_cpu_quota();
+    int quota = gyre_cpu_quota("");
     cores->count = cores->cpus < quota ? cores->cpus : quota;
     if (cores->count < 1)
         cores->count = 1;

@@ -16,7 +16,8 @@ struct gyre_cores {
 /* Reads affinity, cgroup quota and topology. Never fails: an unreadable limit counts as absent. */
 void gyre_cores_find(struct gyre_cores *cores);
 
-/* Counts threads of the whole machine that run or are ready to, without the caller; 0: unknown. */
+/* Counts threads of the whole machine, without the caller, that run or wait for a CPU; 0:
+ * unknown. */
 int gyre_cores_busy(void);
 
 /* Whether n ranks can have cores of their own beside `busy` other threads of the machine. */
@@ -25,8 +26,8 @@ bool gyre_cores_are_free(const struct gyre_cores *cores, int n, int busy);
 /* Threads for each of n ranks that share the machine, at least 1. */
 int gyre_cores_per_rank(const struct gyre_cores *cores, int n);
 
-/* The CPUs of place i among n: equal consecutive parts; one CPU each, shared in turn, where ranks
- * outnumber CPUs. */
+/* The CPUs of place i among n. Places get equal consecutive parts; where ranks outnumber CPUs, each
+ * place gets one CPU, shared in turn. */
 void gyre_cores_of_rank(const struct gyre_cores *cores, int i, int n, cpu_set_t *set);
 
 #endif

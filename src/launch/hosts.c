@@ -12,9 +12,10 @@
  * that launcher ends its ranks. On this machine itself a shell takes the place of ssh.
  *
  * Tested by tests/program/launch/hosts.c. */
+#include "launch/hosts.h"
 #include "launch/start.h"
 
-#include "base/hex.h"
+#include "base/bytes.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -26,13 +27,14 @@
 
 extern char **environ;
 
-/* Settings a user gives once, here. Of GYRE_* all but what belongs to one job, one process or this
- * machine's files. */
+/* Settings that a user gives once, on this machine. Variables GYRE_* are carried, too, except those
+ * of one job, of one process or of this machine's files. */
 static const char *const carried[] = {"LD_LIBRARY_PATH", "OMP_NUM_THREADS",  "OPENBLAS_NUM_THREADS",
                                       "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS"};
 static const char *const private[] = {"GYRE_KEY",         "GYRE_KEY_FD", "GYRE_KEY_FILE",
                                       "GYRE_LAUNCHER_FD", "GYRE_JOB",    "GYRE_SIMULATED_NODE",
-                                      "GYRE_ROOT",        "GYRE_SSH",    "GYRE_EPOCH"};
+                                      "GYRE_ROOT",        "GYRE_SSH",    "GYRE_EPOCH",
+                                      "GYRE_TERMINAL"};
 
 static bool named(const char *variable, const char *const *names, size_t count)
 {
@@ -50,8 +52,7 @@ static bool travels(const char *variable)
     return named(variable, carried, sizeof carried / sizeof *carried);
 }
 
-/* One word for a POSIX shell, whatever it holds. */
-static void put_quoted(FILE *out, const char *word)
+void gyre_host_put_word(FILE *out, const char *word)
 {
     fputs(" '", out);
     for (; *word; word++)
@@ -62,21 +63,23 @@ static void put_quoted(FILE *out, const char *word)
     fputc('\'', out);
 }
 
-static void put_place(FILE *out)
+void gyre_host_put_tool(FILE *out)
 {
     char path[PATH_MAX];
     if (getcwd(path, sizeof path)) {
         fputs("cd", out);
-        put_quoted(out, path);
+        gyre_host_put_word(out, path);
         fputs(" && ", out);
     }
     fputs("exec env", out);
     for (char **variable = environ; *variable; variable++)
         if (travels(*variable))
-            put_quoted(out, *variable);
+            gyre_host_put_word(out, *variable);
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
     path[length > 0 ? length : 0] = 0;
-    put_quoted(out, length > 0 ? path : "gyre");
+    /* env would take a path with '=' for one more variable. */
+    fputs(" /bin/sh -c 'exec \"$0\" \"$@\"'", out);
+    gyre_host_put_word(out, length > 0 ? path : "gyre");
 }
 
 static void put_sizes(FILE *out, const struct gyre_seating *seating)
@@ -85,7 +88,8 @@ static void put_sizes(FILE *out, const struct gyre_seating *seating)
         fprintf(out, "%s%d", i ? "," : " --nproc-per-node ", seating->size[i]);
 }
 
-/* The far launcher's command line; the caller frees it. NULL without memory. */
+/* The command line of the launcher on the other host. The caller frees the text; NULL without
+ * memory. */
 static char *far_command(const struct gyre_launch_options *options,
                          const struct gyre_launch_job *job, int node)
 {
@@ -94,41 +98,66 @@ static char *far_command(const struct gyre_launch_options *options,
     FILE *out = open_memstream(&text, &length);
     if (!out)
         return NULL;
-    put_place(out);
+    gyre_host_put_tool(out);
     fprintf(out, " run --node %d --master-port %d --master-addr", node, job->master_port);
-    put_quoted(out, job->master_addr);
+    gyre_host_put_word(out, job->master_addr);
     fputs(" --job", out);
-    put_quoted(out, job->id);
+    gyre_host_put_word(out, job->id);
     put_sizes(out, &job->seating);
     fputs(options->bind ? " --bind" : "", out);
     fputs(options->prefix ? "" : " --no-prefix", out);
     if (options->log_dir) {
         fputs(" --log-dir", out);
-        put_quoted(out, options->log_dir);
+        gyre_host_put_word(out, options->log_dir);
     }
     fputs(" --", out);
     for (char *const *word = options->program; *word; word++)
-        put_quoted(out, *word);
+        gyre_host_put_word(out, *word);
     return fclose(out) ? (free(text), NULL) : text;
 }
 
-static bool host_is_here(const char *host)
+bool gyre_host_is_here(const char *host)
 {
     return !strcmp(host, "localhost") || !strcmp(host, gyre_host_name());
 }
 
-#define SSH_WORDS_MAX 16
-
-/* GYRE_SSH may hold options: "ssh -p 2222". No prompt can be answered, since ssh's input carries
- * the key. */
-static void build_ssh(char *words, char *host, char *command, char *argv[SSH_WORDS_MAX + 3])
+/* GYRE_SSH may hold options: "ssh -p 2222". ssh cannot ask the user for a password, because its
+ * standard input carries the key. */
+static int split_ssh(struct gyre_host_words *words, int *count, struct gyre_trouble *trouble)
 {
-    int count = 0;
-    for (char *word = strtok(words, " "); word && count < SSH_WORDS_MAX; word = strtok(NULL, " "))
-        argv[count++] = word;
-    argv[count++] = host;
-    argv[count++] = command;
-    argv[count] = NULL;
+    const char *given = getenv("GYRE_SSH");
+    const char *ssh = given && *given ? given : "ssh -T -o BatchMode=yes";
+    if (strlen(ssh) >= sizeof words->ssh)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "GYRE_SSH has %zu characters, at most %zu are allowed: put options "
+                                "into ssh's own file, or name a script",
+                                strlen(ssh), sizeof words->ssh - 1);
+    strcpy(words->ssh, ssh);
+    for (char *word = strtok(words->ssh, " "); word; word = strtok(NULL, " ")) {
+        if (*count == GYRE_SSH_WORDS_MAX)
+            return gyre_trouble_set(trouble, GYRE_INVALID,
+                                    "GYRE_SSH has more than %d words: put options into ssh's own "
+                                    "file, or name a script",
+                                    GYRE_SSH_WORDS_MAX);
+        words->argv[(*count)++] = word;
+    }
+    return *count ? 0 : gyre_trouble_set(trouble, GYRE_INVALID, "GYRE_SSH has blanks only");
+}
+
+int gyre_host_build_words(struct gyre_host_words *words, char *host, char *command,
+                          struct gyre_trouble *trouble)
+{
+    int count = 0, status = 0;
+    if (gyre_host_is_here(host)) {
+        words->argv[count++] = (char *)"/bin/sh";
+        words->argv[count++] = (char *)"-c";
+    } else {
+        status = split_ssh(words, &count, trouble);
+        words->argv[count++] = host;
+    }
+    words->argv[count++] = command;
+    words->argv[count] = NULL;
+    return status;
 }
 
 static int send_key(const struct gyre_child *child, const uint8_t *key)
@@ -140,7 +169,7 @@ static int send_key(const struct gyre_child *child, const uint8_t *key)
     explicit_bzero(text, sizeof text);
     return count < 0 && errno != EPIPE
                ? -errno
-               : 0; /* a host that has gone already shows as an ended child */
+               : 0; /* the end of a host's ssh is seen as the end of a child */
 }
 
 static int start_host(struct gyre_children *all, int node, char *host, char *command,
@@ -148,20 +177,21 @@ static int start_host(struct gyre_children *all, int node, char *host, char *com
 {
     struct gyre_child *child = &all->child[node];
     struct gyre_variables none = {0};
-    char *here[] = {"/bin/sh", "-c", command, NULL}, *there[SSH_WORDS_MAX + 3], words[512];
-    const char *ssh = getenv("GYRE_SSH");
-    snprintf(words, sizeof words, "%s", ssh && *ssh ? ssh : "ssh -T -o BatchMode=yes");
-    build_ssh(words, host, command, there);
-    struct gyre_spawn spawn = {.program = host_is_here(host) ? here : there,
+    struct gyre_host_words words;
+    int status = gyre_host_build_words(&words, host, command, trouble);
+    if (status)
+        return status;
+    struct gyre_spawn spawn = {.program = words.argv,
                                .variables = &none,
                                .input = GYRE_INPUT_PIPE,
                                .out = &all->out,
                                .err = &all->err,
+                               .shown = &all->shown,
                                .out_log = -1,
                                .err_log = -1};
     snprintf(child->name, sizeof child->name, "%s %s",
-             host_is_here(host) ? "the launcher on" : "ssh to", host);
-    int status = gyre_child_spawn(child, &all->group, &spawn, trouble);
+             gyre_host_is_here(host) ? "the launcher on" : "ssh to", host);
+    status = gyre_child_spawn(child, &all->group, &spawn, trouble);
     child->err.aside = GYRE_REPORT_PREFIX;
     return status ? status : send_key(child, key);
 }

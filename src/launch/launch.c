@@ -1,6 +1,4 @@
-/* From options to an exit code.
- *
- * Three shapes of a job, one path:
+/* A launch, from its options to its exit code. A job has one of three shapes:
  *
  *     one machine       launcher ─▶ ranks                         key and job name made here, root
  *                                                                 on loopback
@@ -15,7 +13,7 @@
  * The key is in this process only while children are being started, and is then wiped. */
 #include "launch/launch.h"
 
-#include "base/hex.h"
+#include "base/bytes.h"
 #include "base/rng.h"
 #include "launch/meet.h"
 #include "launch/start.h"
@@ -28,19 +26,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static int free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    int port = -1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && !bind(fd, (struct sockaddr *)&address, length) &&
-        !getsockname(fd, (struct sockaddr *)&address, &length))
-        port = ntohs(address.sin_port);
-    if (fd >= 0)
-        close(fd);
-    return port;
-}
-
 static int random_id(struct gyre_launch_job *job)
 {
     uint8_t bytes[16];
@@ -49,12 +34,33 @@ static int random_id(struct gyre_launch_job *job)
     return status;
 }
 
-/* On other machines a port cannot be tried beforehand: one below the ephemeral range, another for
- * each job. */
-static int remote_port(void)
+/* Draws a port below the ephemeral range, from which the kernel gives none away: nobody else gets
+ * it by chance before rank 0 listens. Another one for each job. */
+static int draw_port(void)
 {
     uint16_t random = 0;
     return gyre_random_bytes(&random, sizeof random) ? 29500 : 20000 + random % 12000;
+}
+
+static bool is_free(int port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)port),
+                                  .sin_addr.s_addr = htonl(INADDR_ANY)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool bound = fd >= 0 && !bind(fd, (struct sockaddr *)&address, sizeof address);
+    if (fd >= 0)
+        close(fd);
+    return bound;
+}
+
+/* A port of another machine cannot be tried beforehand. */
+static int choose_port(bool here)
+{
+    int port = draw_port();
+    for (int tries = 0; here && tries < 100 && !is_free(port); tries++)
+        port = draw_port();
+    return port;
 }
 
 static void choose_root(const struct gyre_launch_options *options, struct gyre_launch_job *job)
@@ -67,11 +73,11 @@ static void choose_root(const struct gyre_launch_options *options, struct gyre_l
                                   : host);
     job->master_port = options->master_port;
     if (!job->master_port)
-        job->master_port = options->hosts ? remote_port() : free_port();
+        job->master_port = choose_port(!options->hosts);
 }
 
-/* The launcher above sends the key first: 64 hexadecimal digits and a newline, before any of its
- * words. */
+/* Reads the key from a launcher above: 64 hexadecimal digits and a newline, before any other
+ * line. */
 static int read_sent_key(struct gyre_launch_job *job, struct gyre_trouble *trouble)
 {
     char text[2 * GYRE_KEY_BYTES + 1];
@@ -101,7 +107,7 @@ static int make_key(const struct gyre_launch_options *options, struct gyre_launc
     if (options->controlled)
         return read_sent_key(job, trouble);
     if (job->seating.nodes > 1 && !options->simulate && !options->hosts)
-        return 0; /* the other launchers cannot know what we would make up */
+        return 0; /* a key made here would be unknown to the other launchers */
     int status = gyre_random_bytes(job->key, sizeof job->key);
     job->has_key = !status;
     return status ? gyre_trouble_set(trouble, status, "cannot make a key: %s", strerror(-status))
@@ -134,7 +140,8 @@ static int start_children(struct gyre_children *all, const struct gyre_launch_op
     return status;
 }
 
-/* A launcher started without its standard streams would hand a pipe's end out as one of them. */
+/* Opens /dev/null in place of missing standard streams. A pipe would otherwise get the number of a
+ * standard stream. */
 static void open_standard_streams(void)
 {
     int fd;

@@ -4,10 +4,10 @@
 
 #include "launch/options.h"
 
-/* Blocks until the job has ended. Returns the exit code: 0, the first failing rank's, 128 + n for
- * signal n, 126 or 127 if the program cannot be started. The last line on standard error then names
- * the first failure. A negative status with its trouble: nothing was started. Uses the process's
- * signal mask and standard streams: one launch at a time. */
+/* Blocks until the job has ended and returns its exit code: 0, the code of the first rank that
+ * failed, 128 + n for signal n, 126 or 127 if the program cannot be started. The last line on
+ * standard error then names the first failure. A negative status with its trouble says that nothing
+ * was started. Uses the process's signal mask and standard streams: one launch at a time. */
 int gyre_launch(const struct gyre_launch_options *options, struct gyre_trouble *trouble);
 
 #endif

@@ -12,11 +12,11 @@
 #include <stddef.h>
 
 struct gyre_launcher_line {
-    int fd;    /* -1: no other launcher, or no more */
-    bool mute; /* listens only: the other side does not read (standard input) */
+    int fd;    /* -1: none, or closed */
+    bool mute; /* never sends: the other side does not read (standard input) */
     bool done;
     char name[192]; /* who speaks, for reports */
-    char line[1024];
+    char line[2048];
     size_t length;
 };
 
@@ -28,8 +28,8 @@ struct gyre_heard {
     const char *text; /* of the failure; valid until the line is read again */
 };
 
-/* Reads once from a launcher's line that poll(2) calls ready, without blocking. Call
- * gyre_launcher_line_next() until it says NONE. */
+/* Reads once, without blocking, from a launcher's line that poll(2) calls ready. The caller then
+ * takes lines with gyre_launcher_line_next() until NONE is returned. */
 void gyre_launcher_line_read(struct gyre_launcher_line *launcher_line);
 struct gyre_heard gyre_launcher_line_next(struct gyre_launcher_line *launcher_line);
 

@@ -16,6 +16,8 @@
  * Tested by tests/unit/launch/launch_test.c. */
 #include "launch/lines.h"
 
+#include "launch/shown.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -23,8 +25,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One read may turn out as that many lines of one newline each, every one with its prefix, behind a
- * line that waited. */
+/* The most bytes that one read can add: every byte a newline, each line with its prefix, behind a
+ * line that waited for its end. */
 #define READ_BYTES 8192u
 #define READ_GROWTH                                                                                \
     (READ_BYTES * (1 + sizeof(((struct gyre_line_tap *)0)->prefix)) + GYRE_LINE_MAX + 1)
@@ -82,7 +84,7 @@ int gyre_sink_write(struct gyre_sink *sink)
     return 0;
 }
 
-/* Room was checked before the read that led here. */
+/* Adds bytes for which the caller has checked that there is room. */
 static void sink_add(struct gyre_sink *sink, const char *bytes, size_t length)
 {
     if (sink->broken)
@@ -115,11 +117,17 @@ void gyre_line_tap_deinit(struct gyre_line_tap *tap)
     *tap = (struct gyre_line_tap){.fd = -1, .log_fd = -1};
 }
 
-static void keep_line(char *to, size_t capacity, const char *line, size_t length)
+/* A line that is too long is cut between words, if it has any. */
+static void keep_line(char to[GYRE_LAST_MAX], const char *line, size_t length)
 {
-    length = length < capacity - 1 ? length : capacity - 1;
-    memcpy(to, line, length);
-    to[length] = 0;
+    static const char more[] = " ...";
+    const size_t most = GYRE_LAST_MAX - sizeof more;
+    size_t kept = length < GYRE_LAST_MAX ? length : most;
+    while (kept < length && kept && line[kept] != ' ')
+        kept--;
+    kept = kept || !length ? kept : most;
+    memcpy(to, line, kept);
+    strcpy(to + kept, kept < length ? more : "");
 }
 
 static bool is_aside(const struct gyre_line_tap *tap)
@@ -128,17 +136,23 @@ static bool is_aside(const struct gyre_line_tap *tap)
     return length && tap->length >= length && !memcmp(tap->line, tap->aside, length);
 }
 
+static void show_line(struct gyre_line_tap *tap)
+{
+    sink_add(tap->sink, tap->prefix, strlen(tap->prefix));
+    sink_add(tap->sink, tap->line, tap->length);
+    sink_add(tap->sink, "\n", 1);
+}
+
 static void pass_line(struct gyre_line_tap *tap)
 {
     if (is_aside(tap)) {
         if (!*tap->kept)
-            keep_line(tap->kept, sizeof tap->kept, tap->line, tap->length);
+            keep_line(tap->kept, tap->line, tap->length);
     } else {
-        sink_add(tap->sink, tap->prefix, strlen(tap->prefix));
-        sink_add(tap->sink, tap->line, tap->length);
-        sink_add(tap->sink, "\n", 1);
+        if (!tap->shown || gyre_shown_admit(tap->shown, tap->line, tap->length))
+            show_line(tap);
         if (tap->length)
-            keep_line(tap->last, sizeof tap->last, tap->line, tap->length);
+            keep_line(tap->last, tap->line, tap->length);
     }
     tap->length = 0;
 }
@@ -161,8 +175,8 @@ static void take_bytes(struct gyre_line_tap *tap, const char *bytes, size_t leng
     }
 }
 
-/* A log that cannot be written (disk full) must not end a run whose terminal still works: it is
- * closed. */
+/* Writes to the log. A log that cannot be written (disk full) is closed and does not end the run,
+ * whose terminal still works. */
 static void log_bytes(struct gyre_line_tap *tap, const char *bytes, size_t length)
 {
     while (tap->log_fd >= 0 && length) {

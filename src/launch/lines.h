@@ -10,46 +10,50 @@
 #include <stddef.h>
 
 #define GYRE_LINE_MAX (64u * 1024) /* a longer line is cut here */
+#define GYRE_LAST_MAX 1280         /* characters of a line that are kept: a failure whole */
+
+struct gyre_shown;
 
 struct gyre_sink {
     int fd;
-    bool broken; /* the reader has gone: what comes is dropped */
+    bool broken; /* the reader has gone: further output is dropped */
     size_t start, end;
     char *bytes;
 };
 
 struct gyre_line_tap {
-    int fd;     /* read end; -1 when it ended */
-    int log_fd; /* gets the bytes as they came, -1 for none */
+    int fd;     /* read end; -1 once the pipe has ended */
+    int log_fd; /* a log that receives the same bytes; -1: none */
     struct gyre_sink *sink;
-    char prefix[24];   /* "[3] ", "" for none */
-    const char *aside; /* lines that begin with this are not passed on; NULL: none */
-    char kept[512];    /* the first line that was not passed on */
-    char last[160];    /* beginning of the last line that was not blank */
-    char *line;        /* the line that has not ended yet */
+    struct gyre_shown *shown; /* by all taps; NULL: every line is passed on */
+    char prefix[24];          /* "[3] ", "" for none */
+    const char *aside;        /* lines that begin with this are not passed on; NULL: none */
+    char kept[GYRE_LAST_MAX]; /* the first of them */
+    char last[GYRE_LAST_MAX]; /* the last line that was not blank */
+    char *line;               /* the line that has not ended yet */
     size_t length;
 };
 
-/* init allocates, -ENOMEM; deinit takes a zeroed struct too. The tap owns fd and log_fd from init
- * on, also when it fails. */
+/* The two init functions return -ENOMEM; deinit takes a zeroed struct, too. The tap owns fd and
+ * log_fd from gyre_line_tap_init() on, also when the call fails. */
 int gyre_sink_init(struct gyre_sink *sink, int fd);
 void gyre_sink_deinit(struct gyre_sink *sink);
 int gyre_line_tap_init(struct gyre_line_tap *tap, int fd, int log_fd, struct gyre_sink *sink);
 void gyre_line_tap_deinit(struct gyre_line_tap *tap);
 
-/* True while the sink has room for all that one gyre_line_tap_read() may make of its input. */
+/* True while the sink has room for the most that one gyre_line_tap_read() may add. */
 bool gyre_sink_has_room(const struct gyre_sink *sink);
 bool gyre_sink_pending(const struct gyre_sink *sink);
 
-/* Writes what a ready descriptor takes. 0, or -EPIPE (or another -errno) once, when the reader has
- * gone. */
+/* Writes as much as a ready descriptor takes. Returns 0, or once, when the reader has gone, -EPIPE
+ * or another -errno. */
 int gyre_sink_write(struct gyre_sink *sink);
 
 /* Reads once. On the end of the pipe a line without its newline is passed on with one, and fd
  * becomes -1. */
 void gyre_line_tap_read(struct gyre_line_tap *tap);
 
-/* Ends the tap as the end of its pipe does, for a pipe that another process still holds open. */
+/* Ends the tap as if its pipe had ended, although another process still holds the pipe open. */
 void gyre_line_tap_finish(struct gyre_line_tap *tap);
 
 #endif

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "transport/join/join.h"
+#include "transport/net/socket.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -30,29 +31,10 @@
 #define JOIN_TIMEOUT_MS 300000
 #define DEAD_TIME_MS    10000
 
-struct minutes { /* what node 0 hands to all; sizes in network order */
+struct minutes { /* what node 0 sends to all nodes; sizes in network order */
     char id[64];
     uint32_t size[GYRE_NODES_MAX];
 };
-
-/* Sends (POLLOUT) or receives (POLLIN) all bytes, or fails at the deadline. */
-static int move_all(int fd, short direction, void *bytes, size_t length, uint64_t deadline_ns)
-{
-    char *at = bytes;
-    while (length) {
-        struct pollfd poll_fd = {.fd = fd, .events = direction};
-        uint64_t now = gyre_now_ns();
-        if (now >= deadline_ns || poll(&poll_fd, 1, (int)((deadline_ns - now) / GYRE_MS) + 1) == 0)
-            return GYRE_TIMED_OUT;
-        ssize_t count = direction == POLLIN ? recv(fd, at, length, MSG_DONTWAIT)
-                                            : send(fd, at, length, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR))
-            return GYRE_PEER_LOST;
-        at += count > 0 ? count : 0;
-        length -= (size_t)(count > 0 ? count : 0);
-    }
-    return 0;
-}
 
 static int launcher_lost(const struct gyre_joined *joined, int node, int status,
                          struct gyre_trouble *trouble)
@@ -67,12 +49,12 @@ static int preside(const struct gyre_joined *joined, struct minutes *minutes, ui
 {
     int status = 0, n = (int)joined->n;
     for (int i = 1; i < n && !status; i++)
-        if ((status = move_all(joined->peer[i].control, POLLIN, &minutes->size[i], sizeof(uint32_t),
-                               deadline_ns)))
+        if ((status = gyre_socket_move(joined->peer[i].control, POLLIN, &minutes->size[i],
+                                       sizeof(uint32_t), deadline_ns)))
             launcher_lost(joined, i, status, trouble);
     for (int i = 1; i < n && !status; i++)
-        if ((status =
-                 move_all(joined->peer[i].control, POLLOUT, minutes, sizeof *minutes, deadline_ns)))
+        if ((status = gyre_socket_move(joined->peer[i].control, POLLOUT, minutes, sizeof *minutes,
+                                       deadline_ns)))
             launcher_lost(joined, i, status, trouble);
     return status;
 }
@@ -81,9 +63,10 @@ static int attend(const struct gyre_joined *joined, struct minutes *minutes, uin
                   struct gyre_trouble *trouble)
 {
     int fd = joined->peer[0].control;
-    int status = move_all(fd, POLLOUT, &minutes->size[joined->rank], sizeof(uint32_t), deadline_ns);
+    int status =
+        gyre_socket_move(fd, POLLOUT, &minutes->size[joined->rank], sizeof(uint32_t), deadline_ns);
     if (!status)
-        status = move_all(fd, POLLIN, minutes, sizeof *minutes, deadline_ns);
+        status = gyre_socket_move(fd, POLLIN, minutes, sizeof *minutes, deadline_ns);
     return status ? launcher_lost(joined, 0, status, trouble) : 0;
 }
 
@@ -114,7 +97,7 @@ static int exchange_jobs(const struct gyre_joined *joined, const struct gyre_lau
                         : preside(joined, minutes, deadline_ns, trouble);
 }
 
-/* Takes over the connections that stay. */
+/* Moves the connections that are kept out of `joined`. */
 static int open_lines(struct gyre_meeting *meeting, struct gyre_joined *joined)
 {
     int first = joined->rank ? 0 : 1, count = joined->rank ? 1 : (int)joined->n - 1;
@@ -125,6 +108,7 @@ static int open_lines(struct gyre_meeting *meeting, struct gyre_joined *joined)
     for (int i = 0; i < count; i++) {
         struct gyre_launcher_line *launcher_line = &meeting->launcher_line[i];
         launcher_line->fd = joined->peer[first + i].control;
+        gyre_socket_tune(launcher_line->fd, DEAD_TIME_MS); /* nobody beats on this line */
         joined->peer[first + i].control = -1;
         snprintf(launcher_line->name, sizeof launcher_line->name, "the launcher of node %d on %s",
                  first + i, joined->member[first + i].host);

@@ -1,7 +1,7 @@
 /* The ranks of this machine.
  *
- * Each rank is the user's program with the variables that launchers of this field usually set, from
- * which any program finds its place, and four more:
+ * Each rank is the user's program. Its environment has the variables that launchers of this field
+ * usually set, from which any program finds its place, and four more:
  *
  *     RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT
  *     GYRE_JOB             the job's name
@@ -9,12 +9,13 @@
  *     GYRE_LAUNCHER_FD     a pipe that ends with the launcher
  *     GYRE_SIMULATED_NODE  the node this rank plays, where one machine plays several
  *
- * Threads of numerical libraries share the machine evenly unless the user says otherwise: n ranks
- * that each start a thread per core are slower than one.
+ * Threads of numerical libraries share the machine evenly unless the user sets their number: n
+ * ranks that each start a thread per core are slower than one rank.
  *
  * Tested by tests/program/launch/launch.c. */
 #include "launch/start.h"
 
+#include "base/disk/folder.h"
 #include "base/log.h"
 #include "launch/cores.h"
 
@@ -23,14 +24,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *const thread_variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
                                                "MKL_NUM_THREADS", "BLIS_NUM_THREADS",
                                                "NUMEXPR_NUM_THREADS"};
 
-/* Left over from a launcher around us, they would speak of another job. */
+/* Variables of another launcher that may have started this one: they describe another job. */
 static const char *const foreign_variables[] = {"GYRE_KEY",
                                                 "GYRE_KEY_FD",
                                                 "GYRE_EPOCH",
@@ -76,22 +76,12 @@ static void describe_rank(struct gyre_variables *variables,
         gyre_variables_add(variables, "GYRE_SIMULATED_NODE=%d", place->node);
 }
 
-static int make_log_folders(const char *path, struct gyre_trouble *trouble)
+static int make_log_folder(const char *path, struct gyre_trouble *trouble)
 {
-    char part[1024];
-    snprintf(part, sizeof part, "%s", path);
-    for (char *slash = part; slash; *slash = '/') {
-        slash = strchr(slash + 1, '/');
-        if (slash)
-            *slash = 0;
-        if (mkdir(part, 0777) && errno != EEXIST)
-            return gyre_trouble_set(trouble, GYRE_INVALID,
-                                    "--log-dir: cannot make the folder '%s': %s", part,
-                                    strerror(errno));
-        if (!slash)
-            break;
-    }
-    return 0;
+    struct gyre_trouble why = {0};
+    return gyre_folder_make(path, 0777, &why)
+               ? gyre_trouble_set(trouble, GYRE_INVALID, "--log-dir: %s", why.text)
+               : 0;
 }
 
 static int open_log(const char *folder, int rank, const char *ending, int *fd,
@@ -106,8 +96,8 @@ static int open_log(const char *folder, int rank, const char *ending, int *fd,
     return 0;
 }
 
-/* A terminal's input stays with the launcher: reading it from another process group would stop the
- * rank. */
+/* A terminal's input stays with the launcher: the kernel would stop a rank that reads the terminal
+ * from another process group. */
 static enum gyre_child_input rank_input(const struct gyre_launch_options *options, int rank)
 {
     bool reads = rank == 0 && !options->controlled && !isatty(STDIN_FILENO);
@@ -142,7 +132,7 @@ int gyre_ranks_start(struct gyre_children *all, const struct gyre_launch_options
     static struct gyre_cores cores;
     cpu_set_t cpus;
     int first = options->simulate ? 0 : gyre_seating_first_rank(&job->seating, options->node);
-    int status = options->log_dir ? make_log_folders(options->log_dir, trouble) : 0;
+    int status = options->log_dir ? make_log_folder(options->log_dir, trouble) : 0;
     gyre_cores_find(&cores);
     for (int i = 0; i < all->children && !status; i++) {
         struct gyre_rank_seat place = gyre_seating_seat(&job->seating, first + i);
@@ -151,6 +141,7 @@ int gyre_ranks_start(struct gyre_children *all, const struct gyre_launch_options
                                    .variables = &variables,
                                    .out = &all->out,
                                    .err = &all->err,
+                                   .shown = &all->shown,
                                    .key = job->has_key ? job->key : NULL};
         describe_rank(&variables, options, job, &place);
         add_threads(&variables, gyre_cores_per_rank(&cores, all->children));

@@ -27,14 +27,15 @@ static bool next_piece(const char **rest, char separator, char *piece, size_t ca
     const char *end = strchr(*rest, separator);
     size_t length = end ? (size_t)(end - *rest) : strlen(*rest);
     if (length >= capacity)
-        length = capacity - 1; /* the number or name it should be is refused by its own parser */
+        /* A piece this long is no number or name, and its parser refuses the rest of it. */
+        length = capacity - 1;
     memcpy(piece, *rest, length);
     piece[length] = 0;
     *rest = end ? end + 1 : NULL;
     return true;
 }
 
-/* `text` is a part of `whole`, which is what the user typed and sees again. */
+/* `text` is a part of `whole`, the flag's value as the user wrote it, which the messages show. */
 static int parse_size(const char *flag, const char *whole, const char *text, int64_t most,
                       int *size, struct gyre_trouble *trouble)
 {

@@ -1,12 +1,11 @@
-/* How many ranks each node starts, and the node and local rank of each rank.
+/* The number of ranks on each node, and the node and local rank of each rank.
  *
- * Ranks are dense and counted node by node, so nodes of different sizes need no gaps:
+ * Ranks are counted node by node without gaps, whatever the nodes' sizes:
  *
  *     node     0            1
  *     size     4            2
  *     rank     0  1  2  3   4  5
- *     local    0  1  2  3   0  1
- */
+ *     local    0  1  2  3   0  1 */
 #ifndef GYRE_LAUNCH_SEATING_H
 #define GYRE_LAUNCH_SEATING_H
 
@@ -29,16 +28,16 @@ struct gyre_hosts { /* --hosts: entry i is node i of the seating beside it */
     char name[GYRE_NODES_MAX][GYRE_HOST_MAX];
 };
 
-/* All pure. Parsers write only on success; GYRE_INVALID with a sentence naming `flag` and the text
- * otherwise. */
+/* Pure functions. A parser writes its results only on success. Otherwise the parser returns
+ * GYRE_INVALID with a sentence that names `flag` and the text. */
 
-/* "4" or "4,2": sizes separated by commas; "auto" and "cpu" stand for `cores`. */
+/* "4" or "4,2": sizes separated by commas. "auto" and "cpu" stand for `cores`. */
 int gyre_seating_parse_sizes(const char *flag, const char *text, int cores,
                              struct gyre_seating *seating, struct gyre_trouble *trouble);
 /* "2x3" (two nodes of three) or "4+2". */
 int gyre_seating_parse_nodes(const char *flag, const char *text, struct gyre_seating *seating,
                              struct gyre_trouble *trouble);
-/* "a:4,b:2", "me@a:4,[fe80::1]:2"; a host without a number starts `cores` ranks of this machine's
+/* "a:4,b:2", "me@a:4,[fe80::1]:2". A host without a number starts `cores` ranks, this machine's
  * count. */
 int gyre_seating_parse_hosts(const char *flag, const char *text, int cores,
                              struct gyre_hosts *hosts, struct gyre_seating *seating,

@@ -1,4 +1,4 @@
-/* A job as launch.c has decided it, and the two ways to start it. */
+/* A job after launch.c has completed its options, and the two ways to start a job. */
 #ifndef GYRE_LAUNCH_START_H
 #define GYRE_LAUNCH_START_H
 
@@ -6,16 +6,16 @@
 #include "launch/options.h"
 
 struct gyre_launch_job {
-    struct gyre_seating seating; /* complete */
+    struct gyre_seating seating; /* no node has size 0 */
     char master_addr[GYRE_HOST_MAX];
     int master_port;
     char id[64];
     uint8_t key[GYRE_KEY_BYTES];
-    bool has_key; /* otherwise the ranks use the user's own, see GYRE_KEY_FILE */
+    bool has_key; /* false: the ranks use the user's own key, see GYRE_KEY_FILE */
 };
 
-/* How many ranks this launcher starts itself: all where it simulates every node, else its
- * node's. */
+/* The number of ranks that this launcher starts itself: all ranks where it simulates every node,
+ * otherwise its node's. */
 int gyre_ranks_here(const struct gyre_launch_options *options, const struct gyre_seating *seating);
 
 /* Spawns all children: the ranks of this machine, or one ssh for each host. -errno with its

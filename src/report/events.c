@@ -1,13 +1,14 @@
-/* TensorBoard's event file, written by hand.
+/* Writes TensorBoard's event file.
  *
  *     record:  length u64 │ masked CRC-32C of these 8 bytes u32 │ event │ masked CRC-32C of it u32
  *     event:   1: wall time (double)   2: step (varint)
  *              3: "brain.Event:2" (the first event)   or   5: summary
  *     summary: 1: value, repeated      value: 1: tag (string)   2: value (float)
  *
- * One record is one write, so a TensorBoard that reads along meets whole ones. */
+ * One record is one write, so a TensorBoard that reads along meets whole records. */
 #include "base/bytes.h"
 #include "base/crc.h"
+#include "base/disk/folder.h"
 #include "base/log.h"
 #include "report/inside.h"
 
@@ -16,7 +17,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* -- protobuf ---------------------------------------------------------------------------------- */
@@ -24,7 +24,7 @@
 enum { WIRE_VARINT, WIRE_DOUBLE, WIRE_BYTES, WIRE_FLOAT = 5 };
 enum { EVENT_MAX = 2048, VALUE_MAX = 96 };
 
-/* All that is written here is bounded: eleven values of at most VALUE_MAX bytes. */
+/* A message in the making. Its length is bounded: eleven values of at most VALUE_MAX bytes. */
 struct message {
     size_t length;
     uint8_t bytes[EVENT_MAX];
@@ -78,7 +78,7 @@ static void put_value(struct message *summary, const char *tag, double number)
 
 /* -- records ----------------------------------------------------------------------------------- */
 
-/* TensorFlow's mask: a sum over bytes that hold sums of their own would be weak. */
+/* A checksum as TensorFlow masks it: a sum over bytes that hold sums of their own would be weak. */
 static uint32_t masked_sum(const void *bytes, size_t length)
 {
     uint32_t sum = gyre_crc32c(0, bytes, length);
@@ -105,12 +105,12 @@ void gyre_report_events_begin(struct gyre_report_sink *to, double wall)
 }
 
 static void write_values(struct gyre_report_sink *to, const struct gyre_report_field *field,
-                         int fields, const void *record, bool tested, uint64_t step, double wall)
+                         int fields, const void *record, uint64_t step, double wall)
 {
     struct message event = {0}, summary = {0};
     for (int i = 0; i < fields; i++) {
         double value;
-        if (field[i].tag && gyre_report_value(&field[i], record, tested, &value))
+        if (field[i].tag && gyre_report_value(&field[i], record, &value))
             put_value(&summary, field[i].tag, value);
     }
     put_double(&event, 1, wall);
@@ -126,48 +126,26 @@ _Static_assert(GYRE_EPOCH_FIELDS *VALUE_MAX + 64 < EVENT_MAX, "an epoch fits int
 void gyre_report_events_step(struct gyre_report_sink *to, const struct gyre_step_record *record,
                              double wall)
 {
-    write_values(to, gyre_report_step_field, GYRE_STEP_FIELDS, record, true, record->step, wall);
+    write_values(to, gyre_report_step_field, GYRE_STEP_FIELDS, record, record->step, wall);
 }
 
 void gyre_report_events_epoch(struct gyre_report_sink *to, const struct gyre_epoch_record *record,
                               double wall)
 {
-    write_values(to, gyre_report_epoch_field, GYRE_EPOCH_FIELDS, record, record->tested,
-                 record->epoch, wall);
+    write_values(to, gyre_report_epoch_field, GYRE_EPOCH_FIELDS, record, record->epoch, wall);
 }
 
 /* -- the file ---------------------------------------------------------------------------------- */
-
-static int make_event_folders(const char *folder, struct gyre_trouble *trouble)
-{
-    char path[PATH_MAX];
-    struct stat status;
-    size_t length = strlen(folder);
-    if (length == 0 || length >= sizeof path)
-        return gyre_trouble_set(trouble, -ENAMETOOLONG, "TensorBoard's folder has %zu letters",
-                                length);
-    for (size_t i = 1; i <= length; i++) {
-        if (folder[i] != '/' && folder[i] != '\0')
-            continue;
-        memcpy(path, folder, i);
-        path[i] = '\0';
-        if (mkdir(path, 0777) == 0 ||
-            (errno == EEXIST && stat(path, &status) == 0 && S_ISDIR(status.st_mode)))
-            continue;
-        return gyre_trouble_set(trouble, errno == EEXIST ? -ENOTDIR : -errno,
-                                "TensorBoard's folder %s cannot be made: %s", path,
-                                strerror(errno == EEXIST ? ENOTDIR : errno));
-    }
-    return 0;
-}
 
 int gyre_report_events_open(struct gyre_report_sink *sink, const char *folder, double wall,
                             struct gyre_trouble *trouble)
 {
     char path[PATH_MAX];
-    int status = make_event_folders(folder, trouble);
-    if (status)
+    int status = gyre_folder_make(folder, 0777, trouble);
+    if (status) {
+        gyre_trouble_wrap(trouble, "TensorBoard's files");
         return status;
+    }
     int length = snprintf(path, sizeof path, "%s/events.out.tfevents.%" PRIu64 ".%s.%d", folder,
                           (uint64_t)wall, gyre_host_name(), (int)getpid());
     if (length >= (int)sizeof path)

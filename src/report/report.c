@@ -1,10 +1,11 @@
-/* A report is a row of sinks that each record goes past.
+/* A report is a row of sinks; each record passes them in this order:
  *
  *     record ──▶ metrics ──▶ csv ──▶ events ──▶ curves, in memory ──▶ terminal
  *                   │
  *                   └─ fails: closed, its story told by this call; the others go on
  *
- * Numbers are written as in the C locale, whatever the program has set for its own thread. */
+ * Numbers are written as in the C locale, whatever locale the program has set for its own
+ * thread. */
 #include "report/inside.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { METRICS, CSV, CSV_EPOCHS, EVENTS, CHART, TERMINAL, SINKS };
+enum { METRICS, CSV, CSV_EPOCHS, EVENTS, CHART, TERMINAL, WARNINGS, SINKS };
 
 struct gyre_report {
     struct gyre_report_sink sink[SINKS];
@@ -33,7 +34,8 @@ static double wall_at(const struct gyre_report *report, uint64_t now_ns)
 
 /* -- failures ---------------------------------------------------------------------------------- */
 
-/* All that failed since the last call, in one sentence each; the status is that of the first. */
+/* Tells every failure since the last call, in one sentence each. The status is that of the
+ * first. */
 static int tell_trouble(struct gyre_report *report, struct gyre_trouble *trouble, const char *at,
                         uint64_t number)
 {
@@ -55,7 +57,8 @@ static int tell_trouble(struct gyre_report *report, struct gyre_trouble *trouble
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
-/* runs/a.csv becomes runs/a-epochs.csv; runs.d/a becomes runs.d/a-epochs. */
+/* The path of the epochs' file: runs/a.csv becomes runs/a-epochs.csv; runs.d/a becomes
+ * runs.d/a-epochs. */
 static char *epochs_path(const char *path)
 {
     const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
@@ -90,6 +93,9 @@ static int open_sinks(struct gyre_report *report, const struct gyre_report_optio
     if (!status && options->terminal >= 0)
         status =
             gyre_report_sink_borrow(&sink[TERMINAL], options->terminal, "the terminal", trouble);
+    if (!status && options->warnings >= 0)
+        status =
+            gyre_report_sink_borrow(&sink[WARNINGS], options->warnings, "standard error", trouble);
     if (!status && options->tensorboard)
         status = gyre_report_events_open(&sink[EVENTS], options->tensorboard, report->begun_wall,
                                          trouble);
@@ -163,7 +169,8 @@ int gyre_report_open(struct gyre_report **report, const struct gyre_report_optio
         locale_t before = uselocale(made->plain);
         begin_report(made, options->append);
         uselocale(before);
-        gyre_report_terminal_init(&made->terminal, &made->sink[TERMINAL], options, now_ns);
+        gyre_report_terminal_init(&made->terminal, &made->sink[TERMINAL], &made->sink[WARNINGS],
+                                  options, now_ns);
         status = tell_trouble(made, trouble, "its beginning", 0);
     }
     if (status)
@@ -203,10 +210,14 @@ static void take_epoch(struct gyre_report_curves *curves, const struct gyre_epoc
     gyre_report_series_add(&curves->loss, middle, record->loss);
     if (record->accuracy >= 0)
         gyre_report_series_add(&curves->accuracy, middle, record->accuracy);
-    if (record->tested)
-        gyre_report_series_add(&curves->test_loss, end, record->test_loss);
-    if (record->tested && record->test_accuracy >= 0)
-        gyre_report_series_add(&curves->test_accuracy, end, record->test_accuracy);
+    bool validated = record->validated;
+    double loss = validated ? record->validation_loss : record->test_loss;
+    double accuracy = validated ? record->validation_accuracy : record->test_accuracy;
+    curves->tested = validated ? "validation" : "test";
+    if (validated || record->tested)
+        gyre_report_series_add(&curves->test_loss, end, loss);
+    if ((validated || record->tested) && accuracy >= 0)
+        gyre_report_series_add(&curves->test_accuracy, end, accuracy);
 }
 
 int gyre_report_epoch(struct gyre_report *report, const struct gyre_epoch_record *record,

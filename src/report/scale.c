@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-/* The next of 1 2 5 × 10^k. */
+/* The next number of 1, 2 and 5 × 10^k. */
 static double round_up(double value)
 {
     double power = pow(10, floor(log10(value))), first = value / power;

@@ -3,13 +3,13 @@
  *     width 1:  . . . . . . . .        800 bins are full:
  *     width 2:  ..  ..  ..  ..         neighbours become one, and bins hold twice as many points
  *
- * So a series has 400 to 800 bins once it is long, all but the last of one width, whatever the
- * number of points turns out to be. Tested by tests/unit/report/chart_test.c. */
+ * So a long series has 400 to 800 bins, all but the last of one width, for any number of points.
+ * Tested by tests/unit/report/chart_test.c. */
 #include "report/inside.h"
 
 #include <math.h>
 
-/* What a drawing cannot hold is as good as this far away. */
+/* A value that a drawing can hold. */
 static double tamed(double y)
 {
     return fmax(-1e30, fmin(1e30, y));

@@ -3,9 +3,9 @@
  *     piece ──▶ write ──▶ all of it: the file is longer by one piece
  *                    └──▶ a part of it, then ENOSPC: the part is cut off again, the sink is closed
  *
- * So a reader of a file never meets half a line, but for the one that a killed process was writing;
- * whoever appends to such a file ends that line first. Files are opened for appending: what another
- * program does with them meanwhile (tail, a rotation) moves nothing. Tested by
+ * So a reader of a file never meets half a line, but for the one that a killed process was writing.
+ * A report that appends to such a file ends that line first. Files are opened for appending, so
+ * other programs that use them meanwhile (tail, a rotation) move nothing. Tested by
  * tests/unit/report/report_test.c. */
 #include "report/inside.h"
 
@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PATIENCE_MS 1000 /* for a terminal or pipe that somebody made non-blocking */
+#define PATIENCE_MS 1000 /* for a terminal or pipe that another process made non-blocking */
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
@@ -107,7 +107,7 @@ static void fail_sink(struct gyre_report_sink *sink, int status)
 {
     sink->status = status;
     if (sink->regular && ftruncate(sink->fd, (off_t)sink->length_bytes) != 0)
-        sink->regular = false; /* it stays torn; the message names the file in any case */
+        sink->regular = false; /* the file stays torn; the message names it in any case */
     close(sink->fd);
     sink->fd = -1;
 }

@@ -1,13 +1,13 @@
-/* What a run says while somebody watches.
+/* The lines that a run shows on the terminal.
  *
  *     epoch 3/100 ▕███▌       ▏  35 %  12,345 samples/s  loss 0.4321  exposed 12 %  ETA 0:42
  *
  * On a terminal this line is redrawn in place, at most ten times a second, and leaves out words
- * until it fits; elsewhere it is a plain line without the bar, at most one in ten seconds. The bar
+ * until it fits. Elsewhere the line is plain, without the bar, at most one in ten seconds. The bar
  * and the percentage are those of the epoch, the time left is that of the run. An epoch ends with a
- * plain line. Whatever else is said erases the progress line first; the next step draws it
- * again. */
+ * plain line. Any other output erases the progress line first; the next step draws it again. */
 #include "base/clock.h"
+#include "base/printable.h"
 #include "report/inside.h"
 
 #include <inttypes.h>
@@ -27,7 +27,7 @@ enum { LEAST_CELLS = 8, MOST_CELLS = 40, BAR_ENDS = 3 };
 
 enum progress_word { EPOCH, BAR, PERCENT, RATE, LOSS, LEARNING, EXPOSED, LEFT, WORDS };
 
-/* What stays where there is little room, first things first. */
+/* The words that stay where there is little room, the most needed first. */
 static const enum progress_word by_need[] = {EPOCH, PERCENT, LOSS,     LEFT,
                                              BAR,   RATE,    LEARNING, EXPOSED};
 
@@ -47,7 +47,7 @@ static double epoch_share(const struct gyre_report_terminal *t, const struct gyr
     return r->step <= before ? 0 : fmin(1, (double)(r->step - before) / (double)t->steps_per_epoch);
 }
 
-/* Of the whole run, at the pace since its first step; NaN if unknown. */
+/* The seconds left of the whole run, at the pace since its first step; NaN: unknown. */
 static double seconds_left(const struct gyre_report_terminal *t, const struct gyre_step_record *r,
                            uint64_t now_ns)
 {
@@ -100,7 +100,8 @@ static void say_words(const struct gyre_report_terminal *t, const struct gyre_st
 
 /* -- fitting ----------------------------------------------------------------------------------- */
 
-/* The last column stays free: writing there makes some terminals go to the next line. */
+/* The columns of the terminal but the last: writing there makes some terminals go to the next
+ * line. */
 static uint32_t columns(const struct gyre_report_terminal *t)
 {
     struct winsize size;
@@ -123,7 +124,7 @@ static void fit_width(struct progress *p, uint32_t room, uint32_t cells_before)
     if (p->cells > MOST_CELLS)
         p->cells = MOST_CELLS;
     if (cells_before < p->cells && p->cells - cells_before < 4 && cells_before >= LEAST_CELLS)
-        p->cells = cells_before; /* a digit less is no reason to move */
+        p->cells = cells_before; /* one digit less does not move the bar */
 }
 
 /* -- drawing ----------------------------------------------------------------------------------- */
@@ -207,14 +208,16 @@ static bool unicode_expected(void)
         if (value && value[0])
             return strcasestr(value, "utf-8") || strcasestr(value, "utf8");
     }
-    return true; /* nothing said, as in most containers; their terminals know UTF-8 */
+    return true; /* nothing is set, as in most containers, whose terminals know UTF-8 */
 }
 
 void gyre_report_terminal_init(struct gyre_report_terminal *terminal, struct gyre_report_sink *to,
+                               struct gyre_report_sink *warnings,
                                const struct gyre_report_options *options, uint64_t now_ns)
 {
     const char *kind = getenv("TERM"), *plain = getenv("NO_COLOR");
     *terminal = (struct gyre_report_terminal){.to = to,
+                                              .warnings = warnings,
                                               .quiet = options->quiet,
                                               .epochs = options->epochs,
                                               .steps_per_epoch = options->steps_per_epoch,
@@ -279,6 +282,8 @@ void gyre_report_terminal_epoch(struct gyre_report_terminal *terminal,
     erase(terminal, &line);
     say_epoch(&line, record->epoch, terminal->epochs);
     say_result(&line, "", record->loss, record->accuracy);
+    if (record->validated)
+        say_result(&line, "validation ", record->validation_loss, record->validation_accuracy);
     if (record->tested)
         say_result(&line, "test ", record->test_loss, record->test_accuracy);
     gyre_report_add(&line, "  ");
@@ -298,6 +303,7 @@ void gyre_report_terminal_epoch(struct gyre_report_terminal *terminal,
 void gyre_report_terminal_note(struct gyre_report_terminal *terminal, const char *text)
 {
     struct gyre_report_text line = {0};
+    char rest[sizeof line.bytes];
     size_t word = strncmp(text, "warning:", 8) == 0 ? 8 : 0;
     erase(terminal, &line);
     if (word > 0) {
@@ -305,16 +311,17 @@ void gyre_report_terminal_note(struct gyre_report_terminal *terminal, const char
         gyre_report_add(&line, "%.*s", (int)word, text);
         paint(terminal, &line, "0");
     }
-    gyre_report_add(&line, "%s\n", text + word);
+    gyre_report_add(&line, "%s\n", gyre_printable(rest, sizeof rest, text + word));
     terminal->drawn_ns = 0;
-    send(terminal, &line);
+    bool apart = word > 0 && !terminal->live && terminal->warnings->name;
+    gyre_report_sink_write(apart ? terminal->warnings : terminal->to, line.bytes, line.length);
 }
 
 void gyre_report_terminal_end(struct gyre_report_terminal *terminal)
 {
     struct gyre_report_text line = {0};
     if (terminal->drawn)
-        gyre_report_add(&line, "\n"); /* a run that ends within an epoch: how far it came stays */
+        gyre_report_add(&line, "\n"); /* a run that ends within an epoch leaves its progress line */
     send(terminal, &line);
     terminal->drawn = false;
 }

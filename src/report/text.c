@@ -1,9 +1,10 @@
-/* Words and numbers as people read them. Tested by tests/unit/report/report_test.c. */
-#include "report/inside.h"
+/* Words and numbers in the form that people read. Tested by tests/unit/report/report_test.c. */
+#include "report/text.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 void gyre_report_add(struct gyre_report_text *text, const char *format, ...)

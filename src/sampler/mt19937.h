@@ -1,5 +1,5 @@
-/* The Mersenne Twister, for orders that must equal those of torch and numpy. Whatever is free to
- * choose uses base/rng.h. */
+/* The Mersenne Twister, for orders that must equal those of torch and numpy. All other random
+ * numbers come from base/rng.h. */
 #ifndef GYRE_SAMPLER_MT19937_H
 #define GYRE_SAMPLER_MT19937_H
 
@@ -12,8 +12,8 @@ struct gyre_mt19937 {
     uint32_t next; /* the word that the next draw tempers */
 };
 
-/* As torch's generator and numpy's RandomState are seeded; of a longer seed they take the low 32
- * bits. */
+/* Seeds as torch's generator and numpy's RandomState are seeded; both take the low 32 bits of a
+ * longer seed. */
 void gyre_mt19937_seed(struct gyre_mt19937 *mt, uint32_t seed);
 uint32_t gyre_mt19937_next32(struct gyre_mt19937 *mt);
 uint64_t gyre_mt19937_next64(struct gyre_mt19937 *mt); /* two draws, the first is the upper half */

@@ -1,13 +1,13 @@
-/* Three shuffles. All draw from one MT19937; they differ in the end they begin at and in how a draw
- * becomes a number below a bound, so each gives another order for the same seed.
+/* Three shuffles. All draw from one MT19937. They differ in the end at which they begin and in the
+ * way a draw becomes a number below a bound, so each gives another order for the same seed.
  *
  *     forward      i = 0 … n-2     swap i with i + u32 mod (n - i)
  *     inside out   i = 0 … n-1     entry i takes what stands at z = u64 mod (i + 1), and z takes i
  *     numpy        i = n-1 … 1     swap i with the first of (u & mask) that is at most i,
  *                                  where mask is i with all bits below its highest one set
  *
- * torch has the first for every n up to 2.5 and for n < 214,748,364 (2^32 / 20) since then: beyond
- * it the remainder of a 32-bit draw is visibly uneven. */
+ * torch uses the first for every n up to version 2.5, and for n < 214,748,364 (2^32 / 20) since
+ * then: beyond that bound the remainder of a 32-bit draw is visibly uneven. */
 #include "sampler/permutation.h"
 
 #include <errno.h>

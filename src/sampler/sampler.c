@@ -1,18 +1,19 @@
-/* The sampler: positions of an epoch, who gets them, and what stands there.
+/* The sampler: the positions of an epoch, the rank of each, and its sample.
  *
  *     position      0   1   2   3   4   5   6   7   8   9 │10  11     n = 10, 4 ranks
- *     who           0   1   2   3   0   1   2   3   0   1 │ 2   3     position mod world
- *     what          4   1   7   5   3   9   0   8   6   2 │ 4   1     order[position mod n]
+ *     rank          0   1   2   3   0   1   2   3   0   1 │ 2   3     position mod world
+ *     sample        4   1   7   5   3   9   0   8   6   2 │ 4   1     order[position mod n]
  *
  * GYRE_TAIL_DROP ends the epoch after position 7, _ONCE after 9, _REPEAT after 11.
  *
- * Both rows are functions of the position alone. So there is one number to keep, the cursor, and to
- * go on is to begin there: what lies behind it is given out as it always would have been, for
- * whatever number of ranks asks. Only the end is counted from where the epoch was begun, so that
- * the rest divides by the ranks, also by another number of them.
+ * Both rows are functions of the position alone. So there is one number to keep, the cursor, and
+ * resuming means beginning there: the positions behind it are given out as they always would have
+ * been, to any number of ranks. Only the end is counted from where the epoch was begun, so that the
+ * rest divides by the ranks, also by another number of them.
  *
- * With shares the row "who" is that of shares.h: the epoch is cut into blocks of `step` positions,
+ * With shares the row "rank" is that of shares.h: the epoch is cut into blocks of `step` positions,
  * all divided alike, and one shorter block at its end. */
+#include "sampler/order.h"
 #include "sampler/permutation.h"
 #include "sampler/shares.h"
 
@@ -30,14 +31,14 @@ struct gyre_sampler {
     enum gyre_tail tail;
     bool shuffles, is_shuffled;     /* the order is the epoch's */
     uint64_t cursor, end;           /* positions; the cursor is at most the end */
-    struct gyre_permutation order;  /* what */
-    struct gyre_shares block, last; /* who, where ranks are not alike */
+    struct gyre_permutation order;  /* samples */
+    struct gyre_shares block, last; /* ranks, where they are not alike */
     uint64_t step, blocks;          /* positions of a block; whole blocks of an epoch */
 };
 
 /* -- who --------------------------------------------------------------------------------------- */
 
-/* How many positions before this one are the rank's. */
+/* The number of the rank's positions before this one. */
 static uint64_t mine_before(const struct gyre_sampler *s, uint64_t position)
 {
     if (!s->step)
@@ -70,7 +71,7 @@ static void shuffle(struct gyre_sampler *s)
     s->is_shuffled = true;
 }
 
-/* Where the epoch ends that is begun at `cursor`. */
+/* The end of an epoch that is begun at `cursor`. */
 static uint64_t find_end(const struct gyre_sampler *s, uint64_t cursor)
 {
     uint64_t rest = s->n - cursor, uneven = rest % s->world;
@@ -234,4 +235,10 @@ void gyre_sampler_position(const struct gyre_sampler *sampler, uint64_t *epoch, 
         *epoch = sampler->epoch;
     if (cursor)
         *cursor = sampler->cursor < sampler->n ? sampler->cursor : sampler->n;
+}
+
+void gyre_sampler_order(const struct gyre_sampler *sampler, uint64_t *samples, uint64_t *seed)
+{
+    *samples = sampler->n;
+    *seed = sampler->seed;
 }

@@ -1,25 +1,25 @@
 /* Shares by weight.
  *
  * How many. Weights become whole numbers by one power of two, which is exact as long as 42 bits
- * hold them all, and then all arithmetic is that of integers: rank r's part of `whole` is
- * whole · w[r] / Σw, rounded down, and what is left over goes to the largest remainders.
+ * hold them all. Then all arithmetic is that of integers: rank r's part of `whole` is whole · w[r]
+ * / Σw, rounded down, and the rest goes to the largest remainders.
  *
  * Where. Sample k of a rank with `count` samples is due at the time (2k + 1) / (2 · count) of the
- * stretch, and places are given in the order of these times, of equal ones to the lower rank first:
+ * stretch. Places are given in the order of these times, at equal times to the lower rank first:
  *
  *     count 4, 2      rank 0    ⅛       ⅜       ⅝       ⅞
  *                     rank 1        ¼               ¾
  *                     places    0   1   0       0   1   0
  *
- * So every rank moves through the stretch at its own even pace, and whoever stops in the middle has
- * given all ranks nearly their part. With equal counts, or counts that differ by one, the places of
- * rank r are r, r + world, r + 2 · world, … A place is computed without those before it:
+ * So every rank moves through the stretch at its own even pace, and a run that stops in the middle
+ * has given all ranks nearly their part. With equal counts, or counts that differ by one, the
+ * places of rank r are r, r + world, r + 2 · world, … A place is computed without those before it:
  *
  *     place(r, k) = Σ over ranks s of how many of their samples are due before that time
  *
- * From speeds. A rank is due d · its speed / the slowest's, where the slowest gets d. Rounded to a
- * whole number that is off by a half at most, so d = 5 is within a tenth for all; mostly a smaller
- * d is, and the smallest that is is taken. */
+ * From speeds. A rank is due d · its speed / the slowest's, where the slowest gets d. Rounding to a
+ * whole number errs by a half at most, so d = 5 is within a tenth for all. Mostly a smaller d is
+ * within a tenth too, and the smallest such d is taken. */
 #include "sampler/shares.h"
 
 #include <errno.h>
@@ -106,7 +106,7 @@ void gyre_shares_deinit(struct gyre_shares *shares)
 
 /* -- from speeds ------------------------------------------------------------------------------- */
 
-/* False where a tenth is not kept. */
+/* Finds weights for this `least`; false: some rank would be off by more than a tenth. */
 static bool weigh(const uint64_t *speed, uint32_t world, uint64_t slowest, uint64_t least,
                   double *weight)
 {
@@ -133,8 +133,8 @@ void gyre_shares_from_speeds(const uint64_t *speed, uint32_t world, double *weig
 
 /* -- where ------------------------------------------------------------------------------------- */
 
-/* How many samples j of rank s are due before sample k of rank r, or with it where s goes first:
- * (2j + 1) · count[r] < (2k + 1) · count[s]. */
+/* The number of samples j of rank s that are due before sample k of rank r, or with it where s goes
+ * first: (2j + 1) · count[r] < (2k + 1) · count[s]. */
 static uint64_t due_before(const struct gyre_shares *shares, uint32_t s, uint32_t r, uint64_t k)
 {
     wide time = (wide)(2 * k + 1) * shares->count[s], count = shares->count[r];

@@ -20,10 +20,13 @@ void gyre_train_note_samples(struct gyre_train *t, const struct gyre_batch *batc
     }
 }
 
-/* Samples are given out in one order, whatever the ranks; --tail drop leaves the last of it out. */
+/* Samples are given out in one order, whatever the ranks; --tail drop leaves the last of it out. An
+ * epoch without steps to its sum has ended and was told: of the next one nothing was seen. */
 static uint64_t seen_before(const struct gyre_train *t)
 {
     uint64_t uneven = t->data.samples % (uint64_t)t->n, all = t->data.samples;
+    if (t->cursor >= all && !t->tally.steps)
+        return 0;
     all -= t->options->tail == GYRE_TAIL_DROP ? uneven : 0;
     return t->cursor < all ? t->cursor : all;
 }
@@ -63,7 +66,8 @@ static void tell_odd(const struct gyre_train *t, const char *how, bool again)
     for (uint64_t i = 0; i < t->data.samples && told <= MOST; i++) {
         if (again ? t->digest.seen[i] < 2 : t->digest.seen[i] != 0)
             continue;
-        used += (size_t)(told++ < MOST ? snprintf(text + used, sizeof text - used, " %" PRIu64, i)
+        used += (size_t)(told++ < MOST ? snprintf(text + used, sizeof text - used, " %" PRIu64,
+                                                  gyre_dataset_row(&t->data, i))
                                        : snprintf(text + used, sizeof text - used, " …"));
     }
     if (told)

@@ -1,4 +1,4 @@
-/* Evaluation: every test sample once, whatever the number of ranks, so that the figure does not
+/* Evaluation: every sample of a set once, whatever the number of ranks, so that the figure does not
  * depend on it. It may take longer than an epoch, so ranks vote after every batch whether one of
  * them was asked to stop, or failed; all have as many batches, some of them empty. Tested by
  * tests/program/train/eval.c. */
@@ -14,13 +14,13 @@ int gyre_train_share_buffers(struct gyre_train *t)
     return status ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm)) : 0;
 }
 
-static int evaluate_batch(struct gyre_train *t, const struct gyre_batch *batch,
-                          struct gyre_loss *loss)
+static int evaluate_batch(struct gyre_train *t, const struct gyre_dataset *set,
+                          const struct gyre_batch *batch, struct gyre_loss *loss)
 {
     if (!batch->samples)
         return 0;
     return gyre_replica_forward(&t->replica, batch->x, batch->samples, false,
-                                gyre_train_wanted(&t->test, batch), 1, loss, t->trouble);
+                                gyre_train_wanted(set, batch), loss, t->trouble);
 }
 
 enum { GO_ON, END, STOP, FAILED };
@@ -33,7 +33,8 @@ static int vote_on(struct gyre_train *t, int status, int32_t *of_all)
     return told ? gyre_trouble_set(t->trouble, told, "%s", gyre_error(t->comm)) : 0;
 }
 
-static int evaluate_own(struct gyre_train *t, struct gyre_loader *loader, struct gyre_loss *loss)
+static int evaluate_own(struct gyre_train *t, const struct gyre_dataset *set,
+                        struct gyre_loader *loader, struct gyre_loss *loss)
 {
     int status = gyre_loader_begin(loader, 0, 0, t->trouble), told = 0;
     int32_t of_all = GO_ON;
@@ -42,18 +43,18 @@ static int evaluate_own(struct gyre_train *t, struct gyre_loader *loader, struct
         if (!status)
             status = gyre_loader_next(loader, &batch, t->trouble);
         if (!status)
-            status = evaluate_batch(t, &batch, loss);
+            status = evaluate_batch(t, set, &batch, loss);
         told = vote_on(t, status, &of_all);
     }
     t->stop |= of_all == STOP;
     return status < 0 ? status : told;
 }
 
-static int open_test_set(struct gyre_train *t, struct gyre_sampler **sampler,
-                         struct gyre_loader **loader)
+static int open_shares(struct gyre_train *t, const struct gyre_dataset *set,
+                       struct gyre_sampler **sampler, struct gyre_loader **loader)
 {
     struct gyre_sampler_options options = GYRE_SAMPLER_OPTIONS_INIT;
-    options.samples = t->test.samples;
+    options.samples = set->samples;
     options.rank = t->rank;
     options.world = t->n;
     options.shuffle = 0;
@@ -61,20 +62,21 @@ static int open_test_set(struct gyre_train *t, struct gyre_sampler **sampler,
     int status = gyre_sampler_create(sampler, &options);
     if (status)
         return gyre_trouble_set(t->trouble, status, "%s", gyre_error(NULL));
-    return gyre_loader_create(loader, &t->test, *sampler, t->room * (uint64_t)t->n, t->room, 0,
+    return gyre_loader_create(loader, set, *sampler, t->room * (uint64_t)t->n, t->room, 0,
                               t->trouble);
 }
 
-int gyre_train_evaluate(struct gyre_train *t, struct gyre_loss *loss)
+int gyre_train_evaluate(struct gyre_train *t, const struct gyre_dataset *set,
+                        struct gyre_loss *loss)
 {
     struct gyre_sampler *sampler = NULL;
     struct gyre_loader *loader = NULL;
     *loss = (struct gyre_loss){0};
     int status = gyre_train_share_buffers(t);
     if (!status)
-        status = gyre_train_agree(t, open_test_set(t, &sampler, &loader));
+        status = gyre_train_agree(t, open_shares(t, set, &sampler, &loader));
     if (!status)
-        status = gyre_train_agree(t, evaluate_own(t, loader, loss));
+        status = gyre_train_agree(t, evaluate_own(t, set, loader, loss));
     gyre_loader_destroy(loader);
     gyre_sampler_destroy(sampler);
     double sums[] = {loss->sum, (double)loss->samples, (double)loss->right};

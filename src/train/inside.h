@@ -2,35 +2,38 @@
  *
  *   train.c      epochs
  *   setup.c      options ─▶ data, model, engine, sampler; ranks agree
- *   save.c       checkpoints, and weights to begin with
+ *   save.c       checkpoints
+ *   scale.c      standardised samples
  *   settings.c   the settings of a run as texts of its checkpoints
  *   shares.c     how much of a step each rank gets
  *   step.c       batch ─▶ forward ─▶ loss ─▶ backward ─▶ reduced ─▶ update
- *   eval.c       every test sample once
- *   state.c      optimiser states and feedback, between all ranks and rank 0
+ *   eval.c       every sample of a set once
  *   digest.c     which rank saw which samples
+ *   best.c       the best epoch so far
  *   tell.c       the report of steps and epochs
+ *   equal.c      options, samples and weights that must be equal on all ranks
  *   agree.c      a failure or a signal of one rank, made known to all
  *   loader.c     batches, ahead of time
- *   options.c    the table of options
+ *   early.c      what is refused before there are ranks
+ *   options.c    the table of options; options_file.c: options in a file
  */
 #ifndef GYRE_TRAIN_INSIDE_H
 #define GYRE_TRAIN_INSIDE_H
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/run/run.h"
 #include "model/learning/learning_rate.h"
-#include "model/learning/scaler.h"
-#include "model/network/replica.h"
+#include "model/network/update.h"
 #include "report/report.h"
 #include "train/loader.h"
 #include "train/train.h"
+#include "trained/trained.h"
 
 #include <gyre/ddp.h>
 
 enum { GYRE_TRAIN_LOSS_SUM, GYRE_TRAIN_RIGHT_SUM }; /* of gyre_ddp_add() */
 
 /* Settings of the run as texts of its checkpoints; settings.c. */
-#define GYRE_TRAIN_RUN_SETTINGS 8
+#define GYRE_TRAIN_RUN_SETTINGS 13
 #define GYRE_TRAIN_CHANGES      4 /* settings that a resumed run may change */
 #define GYRE_TRAIN_WORD_ROOM    160
 
@@ -40,16 +43,10 @@ struct gyre_run_settings {
     uint64_t count;
 };
 
-/* State read from a checkpoint, until optimiser and engine are there to take it. */
-struct gyre_train_state {
-    float *full[2]; /* rank 0: of all parameters, in their order; NULL: none */
-    int64_t steps;
-    bool given;
-    float *feedback;   /* rank 0: of all ranks, parameter by parameter; NULL: none */
-    double wire_scale; /* rank 0; 0: none */
-    bool feedback_lost;
-    char change[GYRE_TRAIN_CHANGES][3 * GYRE_TRAIN_WORD_ROOM]; /* rank 0: lines */
-    int changes;
+/* What a resumed run does otherwise than its checkpoint's; rank 0. */
+struct gyre_train_changes {
+    char line[GYRE_TRAIN_CHANGES][3 * GYRE_TRAIN_WORD_ROOM];
+    int count;
 };
 
 /* The shares of ranks in a step; shares.c. */
@@ -57,6 +54,7 @@ struct gyre_train_shares {
     double *weight;  /* NULL: all are alike; measured ones are 0 until then */
     char *text;      /* the weights as a word for --shares */
     uint64_t *speed; /* of each rank, in samples per 1000 s; NULL: not measured by this run */
+    char load[512];  /* what else machines did while they were measured; "": they were quiet */
     bool resumed;    /* rank 0: the weights are the checkpoint's */
     bool refused;    /* rank 0: the checkpoint's are those of another number of ranks */
 };
@@ -82,7 +80,10 @@ struct gyre_train {
     struct gyre_trouble *trouble;
     FILE *terminal;
 
-    struct gyre_dataset data, test;
+    struct gyre_dataset data, test, validation; /* validation: a part of `data` */
+    uint64_t data_hash;                         /* of `data` as it was read */
+    struct gyre_scale scale;                    /* of all three */
+    char *class_names; /* of the data, a line each; NULL: classes have none */
     struct gyre_sampler *sampler;
     struct gyre_loader *loader;
     struct gyre_train_shares shares;
@@ -90,13 +91,16 @@ struct gyre_train {
     uint64_t room; /* samples of one rank in a part of a step, at most */
     uint64_t steps_per_epoch;
 
-    struct gyre_replica replica; /* its optimiser is made after the first step */
-    struct gyre_train_state resumed;
-    struct gyre_rate_settings rate;
-    struct gyre_scaler scaler;
+    struct gyre_trained init; /* --init */
+    struct gyre_architecture architecture;
+    struct gyre_replica replica;        /* its optimiser is made after the first step */
+    struct gyre_checkpoint *checkpoint; /* the list of what is saved */
+    struct gyre_train_changes changes;
+    struct gyre_learning_rate rate;
     double norm; /* of the last gradient, where the engine computes it */
 
     uint64_t step, epoch, cursor; /* done */
+    struct gyre_train_best best;
     struct gyre_train_tally tally;
     struct gyre_train_digest digest;
     bool stop;
@@ -113,17 +117,27 @@ void gyre_train_close(struct gyre_train *t);
 
 /* -- save.c ------------------------------------------------------------------------------------ */
 
-int gyre_train_save(struct gyre_train *t);
-int gyre_train_resume(struct gyre_train *t);    /* before the engine is made */
-int gyre_train_load_init(struct gyre_train *t); /* --init */
+int gyre_train_list_checkpoint(struct gyre_train *t); /* once the engine is made */
+int gyre_train_save(struct gyre_train *t);            /* collective */
+int gyre_train_resume(struct gyre_train *t);          /* from the newest, if there is one */
+
+/* -- scale.c ----------------------------------------------------------------------------------- */
+
+/* Takes the means of --init, or with --scale finds those of the data. */
+int gyre_train_find_scale(struct gyre_train *t);
+int gyre_train_list_scale(struct gyre_train *t); /* for the checkpoint, where there is one */
+
+/* Makes place for the means of the checkpoint that is open, which a load fills. Collective. */
+int gyre_train_expect_scale(struct gyre_train *t);
+int gyre_train_apply_scale(struct gyre_train *t); /* to all sets, once the means are known */
 
 /* -- settings.c -------------------------------------------------------------------------------- */
 
 void gyre_train_take_settings(const struct gyre_train *t, struct gyre_run_settings *settings);
 
 /* Rank 0: GYRE_INVALID if the checkpoint is of another run; other differences become
- * t->resumed.change. */
-int gyre_train_compare_settings(struct gyre_train *t, const struct gyre_checkpoint *checkpoint);
+ * t->changes. */
+int gyre_train_compare_settings(struct gyre_train *t, const struct gyre_generation *checkpoint);
 
 /* -- shares.c ---------------------------------------------------------------------------------- */
 
@@ -143,29 +157,13 @@ void gyre_train_free_shares(struct gyre_train *t);
 
 /* GYRE_AGAIN at the end of the epoch. */
 int gyre_train_step(struct gyre_train *t);
-int gyre_train_make_optimizer(struct gyre_train *t);
 
 /* -- eval.c ------------------------------------------------------------------------------------ */
 
 /* Gives rank 0's buffers (running means) to all ranks, as PyTorch does. */
 int gyre_train_share_buffers(struct gyre_train *t);
-int gyre_train_evaluate(struct gyre_train *t, struct gyre_loss *loss);
-
-/* -- state.c ----------------------------------------------------------------------------------- */
-
-/* Elements of the first so many parameters, together. */
-uint64_t gyre_train_elements(const struct gyre_train *t, int parameters);
-
-/* Every state of the optimiser, whole, on rank 0: full[s], to be freed, also after a failure. NULL
- * on the others. */
-int gyre_train_collect_states(struct gyre_train *t, float **full);
-int gyre_train_restore_optimizer(struct gyre_train *t);
-
-/* The feedback of all ranks, on rank 0: n blocks for each parameter, to be freed; NULL where there
- * is none. */
-bool gyre_train_has_feedback(const struct gyre_train *t);
-int gyre_train_collect_feedback(struct gyre_train *t, float **all);
-int gyre_train_restore_feedback(struct gyre_train *t); /* once the engine is made */
+int gyre_train_evaluate(struct gyre_train *t, const struct gyre_dataset *set,
+                        struct gyre_loss *loss);
 
 /* -- digest.c ---------------------------------------------------------------------------------- */
 
@@ -173,13 +171,44 @@ int gyre_train_note_before(struct gyre_train *t); /* the samples of an epoch bef
 void gyre_train_note_samples(struct gyre_train *t, const struct gyre_batch *batch);
 int gyre_train_tell_digest(struct gyre_train *t); /* and begins anew */
 
+/* -- best.c ------------------------------------------------------------------------------------ */
+
+/* By what the epochs of this run are compared. */
+enum gyre_train_judge gyre_train_judge(const struct gyre_train *t);
+
+/* Compares the epoch that has ended with the best before it. */
+void gyre_train_note_best(struct gyre_train *t, const struct gyre_epoch_record *record);
+
+/* --keep best: is its checkpoint to stay? */
+bool gyre_train_keeps_best(const struct gyre_train *t);
+
+/* --patience: has it run out once so many epochs are done? */
+bool gyre_train_lost_patience(const struct gyre_train *t, uint64_t epochs);
+
 /* -- tell.c ------------------------------------------------------------------------------------ */
 
 int gyre_train_open_report(struct gyre_train *t);
 void gyre_train_tell_step(struct gyre_train *t, const struct gyre_ddp_result *r, uint64_t since_ns);
 
+void gyre_train_tell_start(struct gyre_train *t); /* who trains on what, how large a step is */
+
+/* --evaluate: a table of what the model makes of each set. */
+void gyre_train_tell_figures(const struct gyre_train *t, const struct gyre_train_figure *figure,
+                             int figures);
+
 /* Also sets the figures of t->outcome. */
-void gyre_train_tell_epoch(struct gyre_train *t, const struct gyre_loss *test);
+void gyre_train_tell_epoch(struct gyre_train *t, const struct gyre_loss *validation,
+                           const struct gyre_loss *test);
+
+/* -- equal.c ----------------------------------------------------------------------------------- */
+
+/* Collective. GYRE_INVALID on all ranks, which names what differs with both values and both
+ * ranks. */
+int gyre_train_compare_options(struct gyre_train *t);
+int gyre_train_compare_data(struct gyre_train *t); /* once data and model are there */
+
+/* Collective. GYRE_CORRUPT on all ranks, which names those in the minority. */
+int gyre_train_compare_weights(struct gyre_train *t);
 
 /* -- agree.c ----------------------------------------------------------------------------------- */
 
@@ -189,6 +218,12 @@ int gyre_train_agree(struct gyre_train *t, int status);
 
 /* Has gyre_train_stop() been called in this process? */
 bool gyre_train_stop_asked(void);
+
+/* The learning rate of this run, before schedule and warm-up. */
+static inline double gyre_train_lr(const struct gyre_train *t)
+{
+    return t->options->scale_lr ? t->options->lr * t->n : t->options->lr;
+}
 
 /* What a batch's outputs are compared with. */
 static inline struct gyre_wanted gyre_train_wanted(const struct gyre_dataset *set,

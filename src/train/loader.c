@@ -5,9 +5,10 @@
  * and lets it go on. */
 #include "train/loader.h"
 
+#include "base/machine/thread.h"
+
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 struct loader_slot {
@@ -106,11 +107,7 @@ static int allocate_loader(struct gyre_loader *loader)
 
 static int start_loader(struct gyre_loader *loader)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the caller's */
-    int status = -pthread_create(&loader->thread, NULL, run_loader, loader);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int status = gyre_thread_start(&loader->thread, run_loader, loader);
     loader->threaded = !status;
     return status;
 }

@@ -1,7 +1,9 @@
-/* The table of what a training run is told. Tested by tests/program/train/options.c. */
+/* The table of what a training run is told. What the options do is tested by
+ * tests/program/train/options.c. */
 #include "train/options.h"
 
 #include "base/env.h"
+#include "ddp/agreement.h"
 #include "model/learning/learning_rate.h"
 #include "model/learning/loss.h"
 #include "model/learning/optimizer.h"
@@ -10,6 +12,7 @@
 #include <errno.h>
 #include <gyre/ddp.h>
 #include <gyre/sampler.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,12 +21,21 @@
 
 enum kind { TEXT, WHOLE, REAL, BYTES, WORD, SWITCH };
 
+/* What must hold of an option's values on the ranks. A row that says nothing is compared. */
+enum ranks {
+    SAME,  /* equal on all ranks */
+    GIVEN, /* given on all ranks or on none: a path, which may differ */
+    OWN    /* may differ: rank 0's counts, or what the path leads to is compared */
+};
+
 struct option {
     const char *name, *value, *help;
     enum kind kind;
     size_t at;
     double least, most;
-    const char *const *words;
+    const char *const *words; /* of a WHOLE: one, which stands for 0 */
+    enum ranks ranks;
+    bool may_be_none; /* "none" takes back what a preset or a file said */
 };
 
 #define AT(field) offsetof(struct gyre_train_options, field)
@@ -37,16 +49,30 @@ static const char *const wires[] = {[GYRE_DDP_WIRE_AS_IS] = "f32",
                                     [GYRE_DDP_WIRE_F16] = "f16",
                                     NULL};
 
+static const char *const keeps[] = {"best", NULL};
+
 /* %s in a help text stands for the words and the default, the first of them. */
 /* clang-format off */
 static const struct option table[] = {
-    {"data", "FILE", "samples: safetensors with x and y, IDX images, CSV, or wine", TEXT, AT(data)},
-    {"labels", "FILE", "labels of IDX images (the file beside them)", TEXT, AT(labels)},
-    {"test", "FILE", "samples to evaluate on after every epoch, each once", TEXT, AT(test)},
-    {"test-labels", "FILE", "their labels, of IDX images", TEXT, AT(test_labels)},
+    {"data", "FILE", "samples: safetensors, CSV, IDX images, CIFAR-10, or wine, digits",
+     TEXT, AT(data), .ranks = OWN},
+    {"labels", "FILE", "labels of IDX images (the file beside them)",
+     TEXT, AT(labels), .ranks = OWN},
+    {"label-column", "NAME", "of a CSV: the column of the class, or first (last)",
+     TEXT, AT(label_column)},
+    {"test", "FILE", "samples to evaluate on after every epoch, each once; or none",
+     TEXT, AT(test), .ranks = GIVEN, .may_be_none = true},
+    {"test-labels", "FILE", "their labels, of IDX images", TEXT, AT(test_labels), .ranks = OWN},
+    {"validation", "SHARE", "of the data, kept out of the training and evaluated after every epoch",
+     REAL, AT(validation), 0, 0.9},
+    {"scale", NULL, "standardise the features of a CSV by those that are trained on",
+     SWITCH, AT(scale)},
     {"model", "NAME", "%s", WORD, AT(model), .words = gyre_model_names},
-    {"layers", "SIZES", "of an mlp, from features to classes: 13,64,3", TEXT, AT(layers)},
-    {"init", "FILE", "weights to start from, safetensors", TEXT, AT(init)},
+    {"layers", "SIZES", "of an mlp: 13,64,3 (one hidden layer of 64)", TEXT, AT(layers)},
+    {"init", "FILE", "weights to start from: safetensors, or a checkpoint",
+     TEXT, AT(init), .ranks = GIVEN},
+    {"evaluate", NULL, "train nothing; say what --init, or --resume, makes of the data",
+     SWITCH, AT(evaluate)},
     {"loss", "NAME", "%s", WORD, AT(loss), .words = gyre_loss_names},
     {"precision", "TYPE", "of products: %s; weights stay f32",
      WORD, AT(precision), .words = gyre_precision_names},
@@ -54,6 +80,8 @@ static const struct option table[] = {
 
     {"optimizer", "NAME", "%s", WORD, AT(optimizer), .words = gyre_optimizer_names},
     {"lr", "RATE", "learning rate (0.01)", REAL, AT(lr), 0, 1e6},
+    {"scale-lr", NULL, "times the ranks, whose --batches make steps so many times as large",
+     SWITCH, AT(scale_lr)},
     {"momentum", "NUMBER", "of sgd (0)", REAL, AT(momentum), 0, 1},
     {"nesterov", NULL, "Nesterov's momentum", SWITCH, AT(nesterov)},
     {"weight-decay", "NUMBER", "(0; adamw 0.01)", REAL, AT(weight_decay), 0, 1e6},
@@ -69,6 +97,8 @@ static const struct option table[] = {
     {"gamma", "NUMBER", "schedule step (0.1)", REAL, AT(gamma), 0, 1},
     {"least-lr", "RATE", "schedule cosine: where it ends (0)", REAL, AT(least_lr), 0, 1e6},
     {"epochs", "COUNT", "(10)", WHOLE, AT(epochs), 0, 1e9},
+    {"patience", "EPOCHS", "stop after so many epochs that were not better than the best before",
+     WHOLE, AT(patience), 1, 1e9},
     {"batch", "COUNT", "samples of each rank in a step (32, or all)", WHOLE, AT(batch), 1, 1e9},
     {"global-batch", "COUNT", "samples of all ranks in a step, instead",
      WHOLE, AT(global_batch), 1, 1e12},
@@ -90,16 +120,17 @@ static const struct option table[] = {
      WHOLE, AT(compare_every), 1, 1e9},
     {"data-digest", NULL, "prove after each epoch who saw which samples", SWITCH, AT(data_digest)},
 
-    {"save", "DIR", "checkpoints", TEXT, AT(save)},
+    {"save", "DIR", "checkpoints", TEXT, AT(save), .ranks = GIVEN},
     {"save-every", "EPOCHS", "(1)", WHOLE, AT(save_every), 1, 1e9},
-    {"keep", "COUNT", "generations of checkpoints (2)", WHOLE, AT(keep), 1, 1e6},
+    {"keep", "COUNT", "the newest generations of checkpoints (2); best: 2, and the best epoch's",
+     WHOLE, AT(keep), 1, 1e6, .words = keeps},
     {"resume", NULL, "go on from the newest checkpoint in --save, if there is one",
      SWITCH, AT(resume)},
-    {"metrics", "FILE", "a line of JSON per step and per epoch", TEXT, AT(metrics)},
-    {"csv", "FILE", "the same as a table", TEXT, AT(csv)},
-    {"tensorboard", "DIR", "the same as an event file", TEXT, AT(tensorboard)},
-    {"svg", "FILE", "a picture of the loss", TEXT, AT(svg)},
-    {"quiet", NULL, "no progress", SWITCH, AT(quiet)},
+    {"metrics", "FILE", "a line of JSON per step and per epoch", TEXT, AT(metrics), .ranks = OWN},
+    {"csv", "FILE", "the same as a table", TEXT, AT(csv), .ranks = OWN},
+    {"tensorboard", "DIR", "the same as an event file", TEXT, AT(tensorboard), .ranks = OWN},
+    {"svg", "FILE", "a picture of the loss", TEXT, AT(svg), .ranks = OWN},
+    {"quiet", NULL, "no progress", SWITCH, AT(quiet), .ranks = OWN},
 };
 /* clang-format on */
 
@@ -150,6 +181,22 @@ static int parse_real(const struct option *option, const char *text, double *val
     return 0;
 }
 
+static int parse_whole(const struct option *option, const char *dashed, const char *text,
+                       int64_t *value, struct gyre_trouble *trouble)
+{
+    const char *word = option->words ? option->words[0] : NULL;
+    if (word && strcmp(text, word) == 0) {
+        *value = 0;
+        return 0;
+    }
+    int status =
+        gyre_parse_int(dashed, text, (int64_t)option->least, (int64_t)option->most, value, trouble);
+    size_t used = strlen(trouble->text);
+    if (status && word)
+        snprintf(trouble->text + used, sizeof trouble->text - used, ", or %s", word);
+    return status;
+}
+
 static int parse_switch(const struct option *option, const char *text, bool *value,
                         struct gyre_trouble *trouble)
 {
@@ -167,11 +214,10 @@ static int store(const struct option *option, char *at, const char *text,
     snprintf(dashed, sizeof dashed, "--%s", option->name);
     switch (option->kind) {
     case TEXT:
-        *(const char **)at = text;
+        *(const char **)at = option->may_be_none && strcmp(text, "none") == 0 ? NULL : text;
         return 0;
     case WHOLE:
-        return gyre_parse_int(dashed, text, (int64_t)option->least, (int64_t)option->most,
-                              (int64_t *)at, trouble);
+        return parse_whole(option, dashed, text, (int64_t *)at, trouble);
     case REAL:
         return parse_real(option, text, (double *)at, trouble);
     case BYTES:
@@ -225,8 +271,9 @@ void gyre_train_options_init(struct gyre_train_options *options)
 int gyre_train_option_preset(struct gyre_train_options *options, const char *preset,
                              struct gyre_trouble *trouble)
 {
-    static const char *const names[] = {"wine", "mnist"};
-    static const char *const lines[2][10][2] = {
+    enum { PRESETS = 3 };
+    static const char *const names[PRESETS] = {"wine", "digits", "mnist"};
+    static const char *const lines[PRESETS][10][2] = {
         {{"data", "wine"},
          {"test", "wine:test"},
          {"layers", "13,64,3"},
@@ -234,8 +281,16 @@ int gyre_train_option_preset(struct gyre_train_options *options, const char *pre
          {"lr", "1e-3"},
          {"batch", "32"},
          {"epochs", "100"}},
-        {{"data", "train-images-idx3-ubyte.gz"},
-         {"test", "t10k-images-idx3-ubyte.gz"},
+        {{"data", "digits"},
+         {"test", "digits:test"},
+         {"model", "convnet"},
+         {"optimizer", "sgd"},
+         {"lr", "0.05"},
+         {"momentum", "0.9"},
+         {"batch", "32"},
+         {"epochs", "10"}},
+        {{"data", "mnist"},
+         {"test", "mnist:test"},
          {"model", "convnet"},
          {"optimizer", "sgd"},
          {"lr", "0.01"},
@@ -243,77 +298,70 @@ int gyre_train_option_preset(struct gyre_train_options *options, const char *pre
          {"batch", "100"},
          {"epochs", "2"}},
     };
-    int index, status = gyre_parse_word("--preset", preset, names, 2, &index, trouble);
-    if (!status)
-        options->mnist = index == 1;
+    int index, status = gyre_parse_word("--preset", preset, names, PRESETS, &index, trouble);
     for (int i = 0; !status && i < 10 && lines[index][i][0]; i++)
         status = gyre_train_option_set(options, lines[index][i][0], lines[index][i][1], trouble);
     return status;
 }
 
-static char *trim_blanks(char *text)
+/* -- what ranks compare ------------------------------------------------------------------------ */
+
+/* The shortest text that is this number again. */
+static void put_real(struct gyre_lines *to, double value)
 {
-    size_t length;
-    text += strspn(text, " \t\r");
-    for (length = strlen(text); length && strchr(" \t\r", text[length - 1]); length--)
-        continue;
-    text[length] = 0;
-    return text;
+    char text[32];
+    snprintf(text, sizeof text, "%.15g", value);
+    if (strtod(text, NULL) != value)
+        snprintf(text, sizeof text, "%.17g", value);
+    gyre_lines_put(to, "%s", text);
 }
 
-static int set_line(struct gyre_train_options *options, char *line, struct gyre_trouble *trouble)
+/* What an option holds that nobody gave lies below its bounds. */
+static bool is_given(const struct option *option, const char *at)
 {
-    line[strcspn(line, "#")] = 0;
-    char *equals = strchr(line, '='), *name;
-    if (equals)
-        *equals = 0;
-    name = trim_blanks(line);
-    if (!*name && !equals)
-        return 0;
-    if (equals && strcmp(name, "preset") == 0)
-        return gyre_train_option_preset(options, trim_blanks(equals + 1), trouble);
-    if (!equals && strpbrk(name, ": \t"))
-        return gyre_trouble_set(trouble, GYRE_INVALID, "'%s': a line is `name = value`", name);
-    if (strcmp(name, "ranks") == 0 || strcmp(name, "devices") == 0 || strcmp(name, "backend") == 0)
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "%s is no option of the training but a flag: gyre train --%s", name,
-                                name);
-    return gyre_train_option_set(options, name, equals ? trim_blanks(equals + 1) : NULL, trouble);
-}
-
-static int read_whole_file(const char *path, char **text, struct gyre_trouble *trouble)
-{
-    enum { MOST = 1 << 20 };
-    FILE *file = fopen(path, "re");
-    size_t length = 0;
-    *text = file ? malloc(MOST + 1) : NULL;
-    if (*text)
-        length = fread(*text, 1, MOST, file);
-    int status = !file || ferror(file) ? -errno : !*text ? -ENOMEM : 0;
-    if (status)
-        gyre_trouble_set(trouble, status, "--config %s: %s", path, strerror(-status));
-    else if (length == MOST)
-        status = gyre_trouble_set(trouble, GYRE_INVALID, "--config %s: is longer than 1 MiB", path);
-    else
-        (*text)[length] = 0;
-    if (file)
-        fclose(file);
-    return status;
-}
-
-int gyre_train_option_file(struct gyre_train_options *options, const char *path, char **storage,
-                           struct gyre_trouble *trouble)
-{
-    int status = read_whole_file(path, storage, trouble), number = 1;
-    for (char *line = *storage, *next; !status && line; line = next, number++) {
-        next = strchr(line, '\n');
-        if (next)
-            *next++ = 0;
-        status = set_line(options, line, trouble);
+    switch (option->kind) {
+    case TEXT:
+        return *(const char *const *)at != NULL;
+    case WHOLE:
+        return (double)*(const int64_t *)at >= option->least;
+    case REAL:
+        return *(const double *)at >= option->least;
+    case BYTES:
+        return *(const uint64_t *)at > 0;
+    default:
+        return true;
     }
-    if (status && number > 1)
-        gyre_trouble_wrap(trouble, "%s, line %d", path, number - 1);
-    return status;
+}
+
+static void put_option(struct gyre_lines *to, const struct option *option, const char *at)
+{
+    if (option->kind == WHOLE && option->words && !is_given(option, at))
+        gyre_lines_put(to, "%s", option->words[0]);
+    else if (!is_given(option, at) || option->ranks == GIVEN)
+        gyre_lines_put(to, is_given(option, at) ? "given" : "not given");
+    else if (option->kind == TEXT)
+        gyre_lines_put(to, "%s", *(const char *const *)at);
+    else if (option->kind == WHOLE)
+        gyre_lines_put(to, "%" PRId64, *(const int64_t *)at);
+    else if (option->kind == REAL)
+        put_real(to, *(const double *)at);
+    else if (option->kind == BYTES)
+        gyre_lines_put(to, "%" PRIu64, *(const uint64_t *)at);
+    else if (option->kind == WORD)
+        gyre_lines_put(to, "%s", option->words[*(const int *)at]);
+    else
+        gyre_lines_put(to, *(const bool *)at ? "yes" : "no");
+}
+
+void gyre_train_options_put(const struct gyre_train_options *options, struct gyre_lines *to)
+{
+    for (int i = 0; i < OPTIONS; i++) {
+        if (table[i].ranks == OWN)
+            continue;
+        gyre_lines_put(to, "--%s\t", table[i].name);
+        put_option(to, &table[i], (const char *)options + table[i].at);
+        gyre_lines_put(to, "\n");
+    }
 }
 
 /* -- together ---------------------------------------------------------------------------------- */
@@ -323,8 +371,6 @@ int gyre_train_options_check(const struct gyre_train_options *o, struct gyre_tro
     const char *why = NULL;
     if (!o->data)
         why = "nothing to train on: --data FILE, or --preset wine";
-    else if (o->model == GYRE_MLP && !o->layers)
-        why = "an mlp needs --layers, from features to classes: --layers 13,64,3";
     else if (o->model == GYRE_CONVNET && o->layers)
         why = "--layers is of an mlp; a convnet has its own";
     else if (o->model == GYRE_CONVNET && o->loss == GYRE_SQUARED_ERROR)
@@ -335,10 +381,17 @@ int gyre_train_options_check(const struct gyre_train_options *o, struct gyre_tro
         why = "--momentum is of --optimizer sgd; adam has --beta1";
     else if (o->beta1 >= 1 || o->beta2 >= 1)
         why = "--beta1 and --beta2 are below 1";
+    else if (o->scale_lr && o->global_batch)
+        why = "--scale-lr is for steps that grow with the ranks; --global-batch is as large on any "
+              "number of them";
     else if (o->shares && o->tail != GYRE_TAIL_ONCE)
         why = "--shares needs --tail once: no sample is repeated or dropped then";
-    else if ((o->resume || o->save_every > 1) && !o->save)
-        why = "--resume and --save-every need --save DIR";
+    else if ((o->resume || o->save_every > 1 || !o->keep) && !o->save)
+        why = "--resume, --save-every and --keep best need --save DIR";
+    else if (o->evaluate && !o->init && !o->resume)
+        why = "--evaluate needs weights: --init F, or --resume with --save DIR";
+    else if (o->evaluate && o->scale)
+        why = "--scale is of a training; --evaluate does with its data what the training did";
     else if (o->sharded && o->mean)
         why = "--sharded has the mean over samples only";
     return why ? gyre_trouble_set(trouble, GYRE_INVALID, "%s", why) : 0;

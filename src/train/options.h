@@ -11,22 +11,26 @@
 #include <stdint.h>
 #include <stdio.h>
 
+struct gyre_lines;
+
 struct gyre_train_options {
     /* model and data */
-    const char *data, *labels, *test, *test_labels;
-    bool mnist; /* --preset mnist was asked for */
-    int model;  /* enum gyre_model_kind */
+    const char *data, *labels, *test, *test_labels, *label_column;
+    double validation;
+    bool scale;
+    int model; /* enum gyre_model_kind */
     const char *layers, *init;
+    bool evaluate;
     int loss, precision; /* enum gyre_loss_kind, gyre_precision */
     bool sync_bn;
     /* optimiser, order, steps */
     int optimizer; /* enum gyre_optimizer_kind */
     double lr, momentum, weight_decay, beta1, beta2, eps, clip;
-    bool nesterov;
+    bool nesterov, scale_lr;
     int schedule; /* enum gyre_rate_kind */
     int64_t warmup, step_size;
     double gamma, least_lr;
-    int64_t epochs, batch, global_batch, accumulate, seed;
+    int64_t epochs, patience, batch, global_batch, accumulate, seed;
     /* over ranks */
     int mean, tail, wire; /* enum gyre_ddp_mean, gyre_tail, gyre_ddp_wire */
     bool sharded, no_shuffle, data_digest;
@@ -35,7 +39,7 @@ struct gyre_train_options {
     int64_t compare_every;
     /* files and terminal */
     const char *save, *metrics, *csv, *tensorboard, *svg;
-    int64_t save_every, keep;
+    int64_t save_every, keep; /* keep: 0 is the best and the usual number */
     bool resume, quiet;
 };
 
@@ -47,7 +51,7 @@ void gyre_train_options_init(struct gyre_train_options *options);
 int gyre_train_option_set(struct gyre_train_options *options, const char *name, const char *value,
                           struct gyre_trouble *trouble);
 
-/* Sets all of a preset: "wine", "mnist". */
+/* Sets all of a preset: "wine", "digits", "mnist". */
 int gyre_train_option_preset(struct gyre_train_options *options, const char *preset,
                              struct gyre_trouble *trouble);
 
@@ -57,9 +61,16 @@ int gyre_train_option_preset(struct gyre_train_options *options, const char *pre
 int gyre_train_option_file(struct gyre_train_options *options, const char *path, char **storage,
                            struct gyre_trouble *trouble);
 
+/* The same of a text, which is cut into its lines, and stays as long. Troubles name `path`. */
+int gyre_train_option_text(struct gyre_train_options *options, const char *path, char *text,
+                           struct gyre_trouble *trouble);
+
 /* Refuses options that are missing or do not go together. */
 int gyre_train_options_check(const struct gyre_train_options *options,
                              struct gyre_trouble *trouble);
+
+/* Appends a line "--NAME<tab>VALUE" for each option that all ranks must be told alike. */
+void gyre_train_options_put(const struct gyre_train_options *options, struct gyre_lines *to);
 
 struct gyre_optimizer_settings gyre_train_optimizer_settings(
     const struct gyre_train_options *options);

@@ -5,14 +5,16 @@
 
 #include "base/size.h"
 #include "model/learning/init.h"
+#include "model/network/file.h"
+#include "train/early.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LAYERS_MOST    256
 #define PREFETCH_BYTES (UINT64_C(64) << 20) /* of a data set that may not be in memory */
 #define PREFETCH_AHEAD 2
+#define EVALUATED      256 /* samples of a rank at a time, without steps */
 #define BATCH          32u /* of a rank, where nothing is asked for */
 
 static int no_memory_to_set_up(struct gyre_train *t)
@@ -22,19 +24,48 @@ static int no_memory_to_set_up(struct gyre_train *t)
 
 /* -- data -------------------------------------------------------------------------------------- */
 
+/* Whoever evaluates need not know the loss that the checkpoint was trained with. */
+static bool wants_targets(const struct gyre_train *t)
+{
+    const char *loss = t->options->evaluate ? gyre_trained_text(&t->init, "loss") : NULL;
+    return loss ? strcmp(loss, gyre_loss_names[GYRE_SQUARED_ERROR]) == 0
+                : t->options->loss == GYRE_SQUARED_ERROR;
+}
+
+/* The classes of the weights to begin with keep their numbers. */
+static const struct gyre_classes *known_classes(const struct gyre_train *t)
+{
+    return t->init.classes.count || (t->init.model && t->options->evaluate) ? &t->init.classes
+                                                                            : NULL;
+}
+
+static const char *label_column(const struct gyre_train *t)
+{
+    const char *asked = t->options->label_column;
+    return asked || !t->options->evaluate ? asked : gyre_trained_text(&t->init, "label column");
+}
+
 static int open_datasets(struct gyre_train *t)
 {
     const struct gyre_train_options *o = t->options;
-    bool targets = o->loss == GYRE_SQUARED_ERROR;
-    struct gyre_dataset_options train = {o->data, o->labels, targets};
-    struct gyre_dataset_options test = {o->test, o->test_labels, targets};
-    int status = gyre_dataset_open(&t->data, &train, t->trouble);
+    bool targets = wants_targets(t);
+    struct gyre_dataset_options how = {.source = o->data,
+                                       .labels = o->labels,
+                                       .label_column = label_column(t),
+                                       .classes = known_classes(t),
+                                       .targets = targets,
+                                       .wide = true};
+    int status = gyre_dataset_open(&t->data, &how, t->trouble);
+    if (!status && o->validation > 0)
+        status = gyre_dataset_split(&t->data, &t->validation, o->validation, (uint32_t)o->seed,
+                                    t->trouble)
+                     ? gyre_trouble_wrap(t->trouble, "--validation")
+                     : 0;
+    how.source = o->test;
+    how.labels = o->test_labels;
+    how.classes = &t->data.names;
     if (!status && o->test)
-        status = gyre_dataset_open(&t->test, &test, t->trouble);
-    if (status == -ENOENT && o->mnist)
-        gyre_trouble_wrap(t->trouble,
-                          "--preset mnist reads MNIST's four files here, or where --data "
-                          "and --test say");
+        status = gyre_dataset_open(&t->test, &how, t->trouble);
     if (status || !o->test)
         return status;
     if (t->test.features != t->data.features || t->test.width != t->data.width)
@@ -44,23 +75,6 @@ static int open_datasets(struct gyre_train *t)
     if (t->test.classes > t->data.classes)
         t->data.classes = t->test.classes;
     return 0;
-}
-
-/* Every rank must train on the same samples: a hash of them is compared. */
-static int compare_data(struct gyre_train *t)
-{
-    uint64_t mine = gyre_dataset_hash(&t->data) + gyre_dataset_hash(&t->test);
-    uint64_t *all = calloc((size_t)t->n, sizeof *all);
-    int status = all ? gyre_all_gather(t->comm, &mine, all, 1, GYRE_U64) : no_memory_to_set_up(t);
-    for (int rank = 1; !status && rank < t->n; rank++)
-        if (all[rank] != all[0])
-            status = gyre_trouble_set(t->trouble, GYRE_MISMATCH,
-                                      "rank %d has other data in %s than rank 0 (hash %016llx, "
-                                      "not %016llx): all ranks need the same files",
-                                      rank, t->options->data, (unsigned long long)all[rank],
-                                      (unsigned long long)all[0]);
-    free(all);
-    return status;
 }
 
 /* -- sampler ----------------------------------------------------------------------------------- */
@@ -88,9 +102,7 @@ static int check_batch_sizes(struct gyre_train *t, uint64_t parts)
                                 "it need not",
                                 (long long)o->global_batch, t->n);
     if (t->data.samples < n)
-        return gyre_trouble_set(t->trouble, GYRE_INVALID,
-                                "%d ranks are more than the %llu samples of %s", t->n,
-                                (unsigned long long)t->data.samples, o->data);
+        return gyre_train_refuse_ranks(o, t->n, t->data.samples, t->trouble);
     if (asked > most)
         return refuse_size(t, "--global-batch", o->global_batch, t->data.samples * parts);
     if (!o->global_batch && (uint64_t)o->batch > t->data.samples)
@@ -102,6 +114,11 @@ static int check_batch_sizes(struct gyre_train *t, uint64_t parts)
 static int find_span(struct gyre_train *t)
 {
     const struct gyre_train_options *o = t->options;
+    if (o->evaluate) {
+        t->room = EVALUATED;
+        t->span = t->room * (uint64_t)t->n;
+        return 0;
+    }
     uint64_t n = (uint64_t)t->n, parts = (uint64_t)o->accumulate;
     uint64_t most = gyre_round_up(t->data.samples, n),
              batch = o->batch ? (uint64_t)o->batch : BATCH;
@@ -148,67 +165,45 @@ static int make_sampler(struct gyre_train *t)
 
 /* -- model ------------------------------------------------------------------------------------- */
 
-static int make_mlp(struct gyre_train *t, const struct gyre_model_settings *settings,
-                    struct gyre_model **model)
-{
-    size_t widths[LAYERS_MOST];
-    int count;
-    uint64_t wanted = t->data.label ? t->data.classes : t->data.width;
-    int status =
-        gyre_mlp_parse("--layers", t->options->layers, widths, LAYERS_MOST, &count, t->trouble);
-    if (status)
-        return status;
-    if (widths[0] != t->data.features)
-        return gyre_trouble_set(t->trouble, GYRE_INVALID,
-                                "--layers %s begins with %zu; samples of %s have %llu numbers",
-                                t->options->layers, widths[0], t->options->data,
-                                (unsigned long long)t->data.features);
-    if (t->data.label ? widths[count - 1] < wanted : widths[count - 1] != wanted)
-        return gyre_trouble_set(t->trouble, GYRE_INVALID, "--layers %s ends in %zu; %s has %llu %s",
-                                t->options->layers, widths[count - 1], t->options->data,
-                                (unsigned long long)wanted,
-                                t->data.label ? "classes" : "targets for a sample");
-    return gyre_mlp_create(model, widths, count, settings, t->trouble);
-}
-
-static int make_convnet(struct gyre_train *t, const struct gyre_model_settings *settings,
-                        struct gyre_model **model)
-{
-    const uint64_t *shape = t->data.shape;
-    if (t->data.dims < 2 || t->data.dims > 3)
-        return gyre_trouble_set(t->trouble, GYRE_INVALID,
-                                "--model convnet needs images; samples of %s have %u dimensions",
-                                t->options->data, t->data.dims);
-    struct gyre_volume image = {.channels = t->data.dims == 3 ? shape[0] : 1,
-                                .height = shape[t->data.dims - 2],
-                                .width = shape[t->data.dims - 1]};
-    return gyre_convnet_create(model, image, t->data.classes, settings, t->trouble);
-}
-
-static int make_model(struct gyre_train *t, struct gyre_model **model)
-{
-    struct gyre_model_settings settings = {t->room > 256 || !t->options->test ? t->room : 256,
-                                           (enum gyre_precision)t->options->precision};
-    return t->options->model == GYRE_CONVNET ? make_convnet(t, &settings, model)
-                                             : make_mlp(t, &settings, model);
-}
-
 static int place_values(struct gyre_train *t, struct gyre_model *model)
 {
     struct gyre_replica *r = &t->replica;
-    if (gyre_replica_init(r, model))
+    struct gyre_optimizer_settings settings = gyre_train_optimizer_settings(t->options);
+    if (gyre_replica_init(r, model, &settings))
         return no_memory_to_set_up(t);
     r->looks = true;
+    if (t->init.model)
+        return gyre_replica_take(r, t->init.model, t->init.path, t->trouble);
     if (!t->rank) /* the engine gives them to all */
         gyre_init_parameters(r->parameter, r->parameters, (uint64_t)t->options->seed);
     gyre_init_buffers(r->buffer, r->buffers);
-    return t->options->init ? gyre_train_load_init(t) : 0;
+    return 0;
+}
+
+/* What was asked for, else what the weights say, else one hidden layer. */
+static int settle_architecture(struct gyre_train *t)
+{
+    const struct gyre_train_options *o = t->options;
+    struct gyre_architecture *a = &t->architecture;
+    if (!o->layers && o->model == GYRE_MLP && t->init.model)
+        return gyre_architecture_of(a, &t->init, t->trouble);
+    gyre_architecture_default(a, &t->data);
+    a->kind = (enum gyre_model_kind)o->model;
+    if (o->layers || a->kind == GYRE_CONVNET)
+        snprintf(a->layers, sizeof a->layers, "%s", o->layers ? o->layers : "");
+    return 0;
 }
 
 static int make_replica(struct gyre_train *t)
 {
+    bool tests = t->options->test || t->options->validation > 0;
+    bool evaluates = tests && t->room < EVALUATED;
+    struct gyre_model_settings settings = {evaluates ? EVALUATED : t->room,
+                                           (enum gyre_precision)t->options->precision};
     struct gyre_model *model;
-    int status = make_model(t, &model);
+    int status = settle_architecture(t);
+    if (!status)
+        status = gyre_architecture_make(&t->architecture, &t->data, &settings, &model, t->trouble);
     return status ? status : place_values(t, model);
 }
 
@@ -222,7 +217,7 @@ static int make_engine(struct gyre_train *t)
     options.mean = (enum gyre_ddp_mean)o->mean;
     options.wire = (enum gyre_ddp_wire)o->wire;
     options.sharded = o->sharded;
-    options.norm = o->clip > 0 || o->precision == GYRE_PRECISION_F16;
+    options.norm = o->clip > 0;
     options.unscaled = 1;
     options.look = GYRE_DDP_LOOK_NONE; /* the replica asks */
     options.compare_every = (int)o->compare_every;
@@ -235,8 +230,9 @@ static int make_engine(struct gyre_train *t)
 static int make_rate(struct gyre_train *t)
 {
     const struct gyre_train_options *o = t->options;
-    t->rate = (struct gyre_rate_settings){.kind = (enum gyre_rate_kind)o->schedule,
-                                          .rate = o->lr,
+    t->rate = (struct gyre_learning_rate){.size = sizeof t->rate,
+                                          .kind = (enum gyre_rate_kind)o->schedule,
+                                          .rate = gyre_train_lr(t),
                                           .warmup = (uint64_t)o->warmup,
                                           .every = (uint64_t)o->step_size * t->steps_per_epoch,
                                           .gamma = o->gamma,
@@ -247,14 +243,25 @@ static int make_rate(struct gyre_train *t)
 
 static int make_own(struct gyre_train *t)
 {
-    int status = open_datasets(t);
-    gyre_scaler_init(&t->scaler, t->options->precision == GYRE_PRECISION_F16);
+    const struct gyre_train_options *o = t->options;
+    const char *init = !o->init && o->evaluate ? o->save : o->init;
+    int status = init ? gyre_trained_open(&t->init, init, t->trouble) : 0;
+    if (!status)
+        status = open_datasets(t);
+    if (!status) {
+        t->data_hash = gyre_dataset_hash(&t->data);
+        status = gyre_train_find_scale(t);
+    }
     if (!status)
         status = gyre_train_read_shares(t);
     if (!status)
         status = find_span(t);
     if (!status)
         status = make_replica(t);
+    if (!status && t->data.names.count) {
+        t->class_names = gyre_classes_text(&t->data.names);
+        status = t->class_names ? 0 : no_memory_to_set_up(t);
+    }
     if (!status && t->options->data_digest) {
         t->digest.seen = calloc(t->data.samples, 1);
         status = t->digest.seen ? 0 : no_memory_to_set_up(t);
@@ -271,19 +278,10 @@ static int make_order(struct gyre_train *t)
     return status ? status : gyre_train_note_before(t);
 }
 
-int gyre_train_open(struct gyre_train *t)
+/* What a training has more than an evaluation. */
+static int prepare_steps(struct gyre_train *t)
 {
-    int status = gyre_train_agree(t, make_own(t));
-    if (!status)
-        status = compare_data(t);
-    if (!status && t->options->resume)
-        status = gyre_train_resume(t);
-    if (!status)
-        status = make_engine(t);
-    if (!status)
-        status = gyre_train_restore_feedback(t);
-    if (!status)
-        status = gyre_train_settle_shares(t);
+    int status = gyre_train_settle_shares(t);
     if (!status)
         status = gyre_train_agree(t, make_order(t));
     if (!status && t->options->sync_bn && t->n > 1)
@@ -291,16 +289,41 @@ int gyre_train_open(struct gyre_train *t)
     return status;
 }
 
+static int open_checkpoint(struct gyre_train *t)
+{
+    int status = gyre_train_agree(t, gyre_train_list_checkpoint(t));
+    return status || !t->options->resume ? status : gyre_train_resume(t);
+}
+
+int gyre_train_open(struct gyre_train *t)
+{
+    bool trains = !t->options->evaluate;
+    int status = gyre_train_compare_options(t);
+    if (!status)
+        status = gyre_train_agree(t, make_own(t));
+    if (!status)
+        status = gyre_train_compare_data(t);
+    if (!status)
+        status = make_engine(t);
+    if (!status && trains)
+        status = open_checkpoint(t);
+    if (!status)
+        status = gyre_train_agree(t, gyre_train_apply_scale(t));
+    return status || !trains ? status : prepare_steps(t);
+}
+
 void gyre_train_close(struct gyre_train *t)
 {
+    gyre_trained_close(&t->init);
+    gyre_checkpoint_destroy(t->checkpoint);
     gyre_replica_deinit(&t->replica);
     gyre_loader_destroy(t->loader);
     gyre_sampler_destroy(t->sampler);
     gyre_train_free_shares(t);
     free(t->digest.seen);
-    free(t->resumed.full[0]);
-    free(t->resumed.full[1]);
-    free(t->resumed.feedback);
+    free(t->class_names);
+    gyre_scale_deinit(&t->scale);
+    gyre_dataset_close(&t->validation);
     gyre_dataset_close(&t->data);
     gyre_dataset_close(&t->test);
 }

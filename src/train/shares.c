@@ -15,6 +15,7 @@
 #include "train/inside.h"
 
 #include "base/clock.h"
+#include "base/machine/load.h"
 #include "sampler/shares.h"
 
 #include <errno.h>
@@ -143,8 +144,7 @@ static int pass_trial(struct gyre_train *t, const struct gyre_batch *batch)
 {
     struct gyre_loss loss = {0};
     int status = gyre_replica_forward(&t->replica, batch->x, batch->samples, true,
-                                      gyre_train_wanted(&t->data, batch),
-                                      gyre_scaler_scale(&t->scaler), &loss, t->trouble);
+                                      gyre_train_wanted(&t->data, batch), &loss, t->trouble);
     return status ? status : gyre_replica_backward(&t->replica, false, false, t->trouble);
 }
 
@@ -178,16 +178,43 @@ static int time_own(struct gyre_train *t, const struct shares_trial *trial, uint
     return status;
 }
 
+/* The same, and what else this machine did meanwhile. */
+static int time_and_watch_load(struct gyre_train *t, const struct shares_trial *trial,
+                               uint64_t *speed, struct gyre_load *load)
+{
+    static struct gyre_load_look before, after;
+    gyre_load_look("", &before);
+    int status = time_own(t, trial, speed);
+    gyre_load_look("", &after);
+    gyre_load_between("", &before, &after, load);
+    return status;
+}
+
+static int share_load(struct gyre_train *t, const struct gyre_load *own)
+{
+    struct gyre_load *load = calloc((size_t)t->n, sizeof *load);
+    int status = gyre_train_agree(t, load ? 0 : no_memory_for_shares(t));
+    if (!status && (status = gyre_all_gather(t->comm, own, load, sizeof *own, GYRE_U8)))
+        gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm));
+    if (!status)
+        gyre_load_tell(load, t->n, t->shares.load, sizeof t->shares.load);
+    free(load);
+    return status;
+}
+
 static int measure_speed(struct gyre_train *t)
 {
+    struct gyre_load load;
     struct shares_trial trial = {0};
     uint64_t mine = 1;
     t->shares.speed = calloc((size_t)t->n, sizeof *t->shares.speed);
     int status = t->shares.speed ? trial_init(t, &trial) : no_memory_for_shares(t);
     status = gyre_train_agree(t, status); /* which also begins together */
     if (!status)
-        status = gyre_train_agree(t, time_own(t, &trial, &mine));
+        status = gyre_train_agree(t, time_and_watch_load(t, &trial, &mine, &load));
     trial_deinit(&trial);
+    if (!status)
+        status = share_load(t, &load);
     if (status)
         return status;
     status = gyre_all_gather(t->comm, &mine, t->shares.speed, 1, GYRE_U64);
@@ -262,4 +289,9 @@ void gyre_train_tell_shares(const struct gyre_train *t)
                 "hint: rank %d is %" PRIu64 " times slower than the fastest, and shares even out "
                 "%d times: training may be faster without it\n",
                 last, fastest / slowest, GYRE_SHARES_RATIO_MOST);
+    if (*t->shares.load)
+        fprintf(stderr,
+                "warning: while speeds were measured, %s: the shares follow that load; measure "
+                "again when it is quiet, or give shares by hand\n",
+                t->shares.load);
 }

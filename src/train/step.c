@@ -18,8 +18,7 @@ static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, struc
     if (!batch->samples && !t->options->sync_bn)
         return 0;
     int status = gyre_replica_forward(&t->replica, batch->x, batch->samples, true,
-                                      gyre_train_wanted(&t->data, batch),
-                                      gyre_scaler_scale(&t->scaler), loss, t->trouble);
+                                      gyre_train_wanted(&t->data, batch), loss, t->trouble);
     return status ? status
                   : gyre_replica_backward(&t->replica, gyre_ddp_adds(t->replica.ddp), true,
                                           t->trouble);
@@ -44,13 +43,6 @@ static int run_part(struct gyre_train *t, const struct gyre_batch *batch, bool l
 
 /* -- the update -------------------------------------------------------------------------------- */
 
-int gyre_train_make_optimizer(struct gyre_train *t)
-{
-    struct gyre_optimizer_settings settings = gyre_train_optimizer_settings(t->options);
-    int status = gyre_replica_make_optimizer(&t->replica, &settings, t->trouble);
-    return status ? status : gyre_train_restore_optimizer(t);
-}
-
 static int tell_nonfinite(struct gyre_train *t, const struct gyre_ddp_result *r)
 {
     const char *name = r->culprit_name;
@@ -70,38 +62,23 @@ static int tell_nonfinite(struct gyre_train *t, const struct gyre_ddp_result *r)
         name == r->culprit_name ? "the gradient of " : "", name);
 }
 
-/* Divides out everything, or says that nothing may be updated. */
-static int find_factor(struct gyre_train *t, const struct gyre_ddp_result *r, double *factor,
-                       bool *skip)
+/* Gradients carry the loss scale, and so do their norm and what it is clipped to. */
+static int clip(struct gyre_train *t, const struct gyre_ddp_result *r)
 {
-    float unscale = 1;
-    bool overflowed = false;
-    int status = gyre_scaler_unscale(&t->scaler, !r->nonfinite, &unscale, t->trouble);
-    if (!status)
-        status = gyre_scaler_step(&t->scaler, &overflowed, t->trouble);
-    if (status)
-        return status;
-    *skip = overflowed || r->skip > 0;
-    if (r->nonfinite && !t->scaler.enabled)
-        return tell_nonfinite(t, r);
-    t->norm = r->norm * (double)unscale;
-    if (t->options->clip > 0)
-        status = gyre_ddp_clip(t->replica.ddp, t->options->clip / (double)unscale);
-    *factor = r->factor * (double)unscale;
-    return status;
+    double scale = (double)gyre_scaler_scale(&t->replica.scaler);
+    t->norm = r->norm / scale;
+    return t->options->clip > 0 ? gyre_ddp_clip(t->replica.ddp, t->options->clip * scale) : 0;
 }
 
 static int update(struct gyre_train *t, const struct gyre_ddp_result *r)
 {
-    double factor = 1;
-    bool skip = false;
-    int status = find_factor(t, r, &factor, &skip);
+    if (r->nonfinite && !t->replica.scaler.enabled)
+        return tell_nonfinite(t, r);
+    int status = clip(t, r);
     gyre_replica_bind(&t->replica); /* the first step may have moved it */
-    if (!status && !t->replica.optimizer)
-        status = gyre_train_make_optimizer(t);
-    if (!status && !skip)
-        status = gyre_replica_update(&t->replica, gyre_rate_at(&t->rate, t->step), factor);
-    return status ? status : gyre_scaler_update(&t->scaler, t->trouble);
+    if (status)
+        return status;
+    return gyre_replica_update(&t->replica, gyre_learning_rate_at(&t->rate, t->step), t->trouble);
 }
 
 /* -- a step ------------------------------------------------------------------------------------ */

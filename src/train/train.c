@@ -5,70 +5,7 @@
  * gradients. Tested by tests/program/train/train.c. */
 #include "train/inside.h"
 
-#include <inttypes.h>
-
-/* -- before the first step --------------------------------------------------------------------- */
-
-/* Told with --quiet too: a run must not become another run in silence. */
-static void tell_changes(struct gyre_train *t)
-{
-    for (int i = 0; t->report && i < t->resumed.changes; i++)
-        gyre_report_note(t->report, "%s", t->resumed.change[i]);
-}
-
-/* The samples of a step, of all ranks and, unless --shares say those, of each. */
-static void describe_step(const struct gyre_train *t, char text[128])
-{
-    uint64_t parts = (uint64_t)t->options->accumulate, n = (uint64_t)t->n;
-    uint64_t least = t->span / n * parts, most = (t->span + n - 1) / n * parts;
-    int used = snprintf(text, 128, "%" PRIu64 " samples", t->span * parts);
-    if (t->n > 1)
-        used += snprintf(text + used, 128 - (size_t)used, " of all ranks");
-    if (t->n > 1 && !t->shares.weight && least == most)
-        used += snprintf(text + used, 128 - (size_t)used, ", %" PRIu64 " of each", most);
-    else if (t->n > 1 && !t->shares.weight)
-        used += snprintf(text + used, 128 - (size_t)used, ", %" PRIu64 " or %" PRIu64 " of each",
-                         least, most);
-    if (parts > 1)
-        snprintf(text + used, 128 - (size_t)used, " in %" PRIu64 " parts", parts);
-}
-
-/* The first lines of a run: who trains on what, how large a step is. */
-static void tell_start(struct gyre_train *t)
-{
-    uint64_t weights = 0;
-    char step[128];
-    tell_changes(t);
-    if (!t->report || t->options->quiet)
-        return;
-    for (int i = 0; i < t->replica.parameters; i++)
-        weights += t->replica.parameter[i]->count;
-    gyre_report_note(t->report, "%llu weights, %llu samples; %d rank%s on %d node%s; %s",
-                     (unsigned long long)weights, (unsigned long long)t->data.samples, t->n,
-                     t->n > 1 ? "s" : "", gyre_nodes(t->comm), gyre_nodes(t->comm) > 1 ? "s" : "",
-                     gyre_model_products(t->replica.model));
-    describe_step(t, step);
-    gyre_report_note(t->report,
-                     "a step is %s; an epoch is %" PRIu64 " step%s; a gradient is the mean over %s",
-                     step, t->steps_per_epoch, t->steps_per_epoch == 1 ? "" : "s",
-                     t->options->mean ? "the means of the ranks" : "them all");
-    gyre_train_tell_shares(t);
-    if (t->resumed.feedback_lost)
-        gyre_report_note(t->report,
-                         "the checkpoint has not what --wire rounded off on %d rank%s: "
-                         "that begins at zero",
-                         t->n, t->n > 1 ? "s" : "");
-    if (t->step)
-        gyre_report_note(t->report, "goes on behind step %llu, sample %llu of epoch %llu",
-                         (unsigned long long)t->step, (unsigned long long)t->cursor,
-                         (unsigned long long)t->epoch + 1);
-    else if (t->n > 1 && !t->options->global_batch)
-        gyre_report_note(
-            t->report,
-            "hint: %d ranks make steps %d times as large as one; a learning rate up to "
-            "%d times as high, with --warmup, may suit them",
-            t->n, t->n, t->n);
-}
+#include "base/clock.h"
 
 /* -- epochs ------------------------------------------------------------------------------------ */
 
@@ -76,31 +13,45 @@ static int prepare_save(struct gyre_train *t)
 {
     if (t->rank || !t->options->save)
         return 0;
-    int status = gyre_checkpoint_prepare(t->options->save, t->step, t->trouble);
+    int status = gyre_generation_prepare(t->options->save, t->step, t->trouble);
     return status ? gyre_trouble_wrap(t->trouble, "--save") : 0;
 }
 
 static int save_if_due(struct gyre_train *t, bool ended)
 {
     const struct gyre_train_options *o = t->options;
-    bool due = ended && ((t->epoch + 1) % (uint64_t)o->save_every == 0 ||
-                         t->epoch + 1 == (uint64_t)o->epochs);
+    uint64_t epochs = t->epoch + 1;
+    bool is_best = gyre_train_keeps_best(t) && (uint64_t)t->best.step == t->step;
+    bool last = epochs == (uint64_t)o->epochs || gyre_train_lost_patience(t, epochs);
+    bool due = ended && (epochs % (uint64_t)o->save_every == 0 || last || is_best);
     if (!o->save || !(due || t->stop))
         return 0;
     return gyre_train_save(t);
 }
 
+/* What follows an epoch, on every set that is not trained on; at least the buffers are equal. */
+static int evaluate_others(struct gyre_train *t, struct gyre_loss *validation,
+                           struct gyre_loss *test)
+{
+    bool any = t->options->test || t->validation.samples;
+    int status = any ? 0 : gyre_train_share_buffers(t);
+    if (!status && t->validation.samples)
+        status = gyre_train_evaluate(t, &t->validation, validation);
+    if (!status && !t->stop && t->options->test)
+        status = gyre_train_evaluate(t, &t->test, test);
+    return status;
+}
+
 /* An epoch that is stopped in its evaluation has not ended: who resumes it evaluates anew. */
 static int end_epoch(struct gyre_train *t)
 {
-    struct gyre_loss test = {0};
-    int status = t->options->test ? gyre_train_evaluate(t, &test) : gyre_train_share_buffers(t);
+    struct gyre_loss validation = {0}, test = {0};
+    int status = evaluate_others(t, &validation, &test);
     if (status || t->stop)
         return status;
-    gyre_train_tell_epoch(t, &test);
+    gyre_train_tell_epoch(t, &validation, &test);
     status = gyre_train_tell_digest(t);
     t->tally = (struct gyre_train_tally){0};
-    t->outcome->epochs = t->epoch + 1;
     return status;
 }
 
@@ -110,9 +61,10 @@ static int run_epoch(struct gyre_train *t)
     while (!status && !t->stop)
         status = gyre_train_step(t);
     bool ended = status == GYRE_AGAIN;
-    if (status < 0)
-        return status;
-    status = ended ? end_epoch(t) : gyre_train_share_buffers(t);
+    if (status >= 0)
+        status = gyre_train_compare_weights(t);
+    if (!status)
+        status = ended ? end_epoch(t) : gyre_train_share_buffers(t);
     if (ended)
         t->cursor = t->data.samples;
     if (!status)
@@ -133,19 +85,80 @@ static int tell_unwritten(struct gyre_train *t)
                             trouble->text);
 }
 
+/* Resumed behind the last step of an epoch, which may have been stopped in its evaluation. */
+static int enter_next_epoch(struct gyre_train *t)
+{
+    int status = 0;
+    if (t->tally.steps) {
+        status = end_epoch(t);
+        if (status || t->stop)
+            return status;
+        status = save_if_due(t, true);
+    }
+    t->epoch++;
+    t->cursor = 0;
+    return status;
+}
+
 static int run_epochs(struct gyre_train *t)
 {
     int status = 0;
-    if (t->cursor >= t->data.samples && t->step) { /* resumed behind an epoch */
-        status = t->tally.steps ? end_epoch(t) : 0;
-        t->epoch++;
-        t->cursor = 0;
-    }
-    while (!status && !t->stop && t->epoch < (uint64_t)t->options->epochs)
+    if (t->cursor >= t->data.samples && t->step)
+        status = enter_next_epoch(t);
+    while (!status && !t->stop && t->epoch < (uint64_t)t->options->epochs &&
+           !gyre_train_lost_patience(t, t->epoch))
         status = run_epoch(t);
+    t->outcome->impatient =
+        t->epoch < (uint64_t)t->options->epochs && gyre_train_lost_patience(t, t->epoch);
+    t->outcome->epochs = t->epoch;
     t->outcome->steps = t->step;
+    t->outcome->best = t->best;
     t->outcome->stopped = t->stop;
     return status ? status : gyre_train_agree(t, tell_unwritten(t));
+}
+
+/* -- the whole --------------------------------------------------------------------------------- */
+
+static int train_all(struct gyre_train *t)
+{
+    int status = gyre_train_agree(t, prepare_save(t));
+    if (!status)
+        status = gyre_train_agree(t, gyre_train_open_report(t));
+    if (status)
+        return status;
+    gyre_train_tell_start(t);
+    t->outcome->resumed = t->step;
+    return run_epochs(t);
+}
+
+static int evaluate_set(struct gyre_train *t, const struct gyre_dataset *set, const char *part,
+                        struct gyre_train_figure *figure)
+{
+    struct gyre_loss loss;
+    int status = gyre_train_evaluate(t, set, &loss);
+    double samples = (double)loss.samples;
+    *figure =
+        (struct gyre_train_figure){.of = set->source,
+                                   .part = part,
+                                   .samples = loss.samples,
+                                   .loss = loss.sum / samples,
+                                   .accuracy = set->label ? (double)loss.right / samples : -1};
+    return status;
+}
+
+static int evaluate_all(struct gyre_train *t)
+{
+    bool cut = t->validation.samples > 0;
+    struct gyre_train_figure figure[3];
+    int status = evaluate_set(t, &t->data, cut ? " (training)" : "", &figure[0]), figures = 1;
+    if (!status && cut && !t->stop)
+        status = evaluate_set(t, &t->validation, " (validation)", &figure[figures++]);
+    if (!status && t->options->test && !t->stop)
+        status = evaluate_set(t, &t->test, "", &figure[figures++]);
+    t->outcome->stopped = t->stop;
+    if (!status && !t->stop && t->terminal)
+        gyre_train_tell_figures(t, figure, figures);
+    return status;
 }
 
 int gyre_train(struct gyre_comm *comm, const struct gyre_train_options *options, FILE *terminal,
@@ -158,19 +171,16 @@ int gyre_train(struct gyre_comm *comm, const struct gyre_train_options *options,
                            .trouble = trouble,
                            .terminal = gyre_rank(comm) ? NULL : terminal,
                            .outcome = outcome};
+    uint64_t begun = gyre_now_ns();
     *outcome = (struct gyre_train_outcome){.loss = -1, .accuracy = -1, .test_accuracy = -1};
     int status = gyre_train_open(&t);
-    if (!status)
-        status = gyre_train_agree(&t, prepare_save(&t));
-    if (!status)
-        status = gyre_train_agree(&t, gyre_train_open_report(&t));
     if (!status) {
-        tell_start(&t);
-        status = run_epochs(&t);
+        status = options->evaluate ? evaluate_all(&t) : train_all(&t);
         if (status && !t.common)
             gyre_abort(comm, trouble->text); /* others may wait for this rank within a step */
     }
     int closed = gyre_report_close(t.report, trouble);
     gyre_train_close(&t);
+    outcome->seconds = (double)(gyre_now_ns() - begun) / 1e9;
     return status ? status : closed;
 }

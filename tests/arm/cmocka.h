@@ -22,6 +22,7 @@ struct CMUnitTest {
 jmp_buf *cmocka_failed(void); /* where a failed check goes; one for all files */
 
 #define print_message(...) printf(__VA_ARGS__)
+#define skip()             return /* the reason has been printed */
 #define fail_msg(...)                                                                              \
     (printf("%s:%d: ", __FILE__, __LINE__), printf(__VA_ARGS__), printf("\n"),                     \
      longjmp(*cmocka_failed(), 1))

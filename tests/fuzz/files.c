@@ -1,12 +1,13 @@
 /* Damaged files against everything that reads files of strangers: safetensors, IDX (plain and
- * compressed) and CSV. The first byte of an input says which, the rest is the file.
+ * compressed), CSV and CIFAR-10. The first byte of an input says which, the rest is the file. A
+ * seed damages a good file.
  *
- * Built with -fsanitize=fuzzer this is a libFuzzer target; as a test it damages good files by seed,
- * GYRE_FUZZ_RUNS times (default 20,000), or reads the files named on its command line. What is
- * checked beside memory safety: a file is taken or refused with a text, and all that is taken lies
- * within it, has an end, and is found by its name. */
+ * What is checked beside memory safety: a file is taken or refused with a text, and all that is
+ * taken lies within it, has an end, and is found by its name. */
+#include "fuzz/fuzz.h"
+
 #include "base/bytes.h"
-#include "base/rng.h"
+#include "data/cifar.h"
 #include "data/csv.h"
 #include "data/idx.h"
 #include "data/safetensors/safetensors.h"
@@ -17,20 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_MOST 2048
-
-static void check(bool holds, const char *what)
-{
-    if (holds)
-        return;
-    fprintf(stderr, "fuzz_files: %s\n", what);
-    abort();
-}
+#define FILE_MOST 8192
+#define KINDS     5 /* safetensors, IDX, CSV with and without a header, CIFAR-10 */
 
 static void check_told(int status, const struct gyre_trouble *trouble)
 {
-    check(status < 0 && trouble->status == status, "refused without a text");
-    check(strncmp(trouble->text, "it", 2) == 0, "the text does not name the file");
+    REQUIRE(status < 0 && trouble->status == status);
+    REQUIRE(strncmp(trouble->text, "it", 2) == 0);
 }
 
 /* -- one file ---------------------------------------------------------------------------------- */
@@ -50,16 +44,16 @@ static void walk_tensors(const struct gyre_safetensors *file, const uint8_t *dat
     for (uint64_t i = 0; i < gyre_safetensors_count(file); i++) {
         const struct gyre_stored_tensor *tensor = gyre_safetensors_at(file, i);
         const uint8_t *begin = tensor->data;
-        check(gyre_safetensors_find(file, tensor->name) == tensor, "a tensor is not found");
-        check(begin >= data && begin + tensor->bytes <= data + size, "a tensor lies outside");
+        REQUIRE(gyre_safetensors_find(file, tensor->name) == tensor);
+        REQUIRE(begin >= data && begin + tensor->bytes <= data + size);
         touch(tensor->data, tensor->bytes);
         touch(tensor->shape, tensor->dims * sizeof *tensor->shape);
         total += tensor->bytes;
     }
-    check(total == size - 8 - gyre_get64(data), "bytes without a tensor");
+    REQUIRE(total == size - 8 - gyre_get64(data));
     for (uint64_t i = 0; i < gyre_safetensors_texts(file); i++) {
         const struct gyre_stored_text *text = gyre_safetensors_text_at(file, i);
-        check(gyre_safetensors_text(file, text->key) == text->value, "a text is not found");
+        REQUIRE(gyre_safetensors_text(file, text->key) == text->value);
     }
 }
 
@@ -83,9 +77,7 @@ static void read_idx(const uint8_t *data, size_t size)
     if (status)
         check_told(status, &trouble);
     for (uint64_t i = 0; i < idx.count; i++) {
-        float real;
         int64_t whole = 0;
-        gyre_idx_floats(&idx, i, 1, 255, &real);
         gyre_idx_wholes(&idx, i, 1, &whole);
         touched += (uint64_t)whole;
     }
@@ -97,20 +89,35 @@ static void read_csv(const uint8_t *data, size_t size, bool header)
     struct gyre_trouble trouble = {0};
     struct gyre_csv csv;
     struct gyre_csv_options options = {
-        .header = header, .label = header ? "y" : "first", .classes = header};
+        .header = header, .label = header ? "y" : "first", .texts = header};
     int status = gyre_csv_over(&csv, "it", data, size, &options, &trouble);
     if (status)
         check_told(status, &trouble);
     for (uint64_t i = 0; i < csv.rows * csv.columns; i++)
-        check(isfinite(csv.values[i]), "a value is not finite");
+        REQUIRE(isfinite(csv.values[i]));
     for (uint64_t i = 0; i < csv.rows; i++)
-        check(isfinite(csv.labels[i]), "a label is not finite");
+        REQUIRE(csv.labels ? isfinite(csv.labels[i]) : *csv.label_texts[i]);
     for (uint64_t i = 0; header && i < csv.columns; i++)
         touched += strlen(csv.names[i]);
     gyre_csv_close(&csv);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+static void read_cifar(const uint8_t *data, size_t size)
+{
+    struct gyre_trouble trouble = {0};
+    uint64_t records;
+    int status = gyre_cifar_count("it", size, &records, &trouble);
+    uint8_t *pixels = malloc(size ? size : 1);
+    int64_t *label = malloc((records + 1) * sizeof *label);
+    if (!status && pixels && label)
+        status = gyre_cifar_take("it", data, records, pixels, label, &trouble);
+    if (status)
+        check_told(status, &trouble);
+    for (uint64_t i = 0; !status && label && i < records; i++)
+        REQUIRE(label[i] >= 0 && label[i] < GYRE_CIFAR_CLASSES);
+    free(pixels);
+    free(label);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -121,12 +128,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     memcpy(copy, data + 1, size - 1);
     copy = realloc(copy, size - 1 ? size - 1 : 1);
-    if (data[0] % 4 == 0)
+    if (data[0] % KINDS == 0)
         read_safetensors(copy, size - 1);
-    else if (data[0] % 4 == 1)
+    else if (data[0] % KINDS == 1)
         read_idx(copy, size - 1);
+    else if (data[0] % KINDS == 4)
+        read_cifar(copy, size - 1);
     else
-        read_csv(copy, size - 1, data[0] % 4 == 3);
+        read_csv(copy, size - 1, data[0] % KINDS == 3);
     free(copy);
     return 0;
 }
@@ -177,6 +186,16 @@ static size_t good_csv(uint8_t *to, bool header)
     size_t length = header ? sizeof named - 1 : sizeof plain - 1;
     memcpy(to, header ? named : plain, length);
     return length;
+}
+
+/* One record or two, of labels up to 11. */
+static size_t good_cifar(struct gyre_rng *rng, uint8_t *to)
+{
+    size_t records = 1 + gyre_rng_below(rng, 2);
+    memset(to, 7, records * GYRE_CIFAR_RECORD);
+    for (size_t i = 0; i < records; i++)
+        to[i * GYRE_CIFAR_RECORD] = (uint8_t)gyre_rng_below(rng, 12);
+    return records * GYRE_CIFAR_RECORD;
 }
 
 /* -- damage ------------------------------------------------------------------------------------ */
@@ -282,41 +301,23 @@ static size_t make_case(uint64_t seed, uint8_t *data)
 {
     struct gyre_rng rng;
     gyre_rng_seed(&rng, seed);
-    data[0] = (uint8_t)(seed % 4);
+    data[0] = (uint8_t)(seed % KINDS);
     uint8_t *file = data + 1;
-    size_t good = seed % 4 == 0   ? good_safetensors(file, seed % 8 == 0)
-                  : seed % 4 == 1 ? good_idx(file, seed % 8 == 1)
-                                  : good_csv(file, seed % 4 == 3);
+    size_t good = data[0] == 0   ? good_safetensors(file, seed % 2 == 0)
+                  : data[0] == 1 ? good_idx(file, seed % 2 == 0)
+                  : data[0] == 4 ? good_cifar(&rng, file)
+                                 : good_csv(file, data[0] == 3);
     size_t size = good;
     for (uint64_t i = gyre_rng_below(&rng, 4); i > 0; i--)
         size = damage(&rng, file, size);
-    if (seed % 4 == 0 && gyre_rng_below(&rng, 4))
+    if (data[0] == 0 && gyre_rng_below(&rng, 4))
         mend_length(file, good, size);
     return 1 + size;
 }
 
-static int replay(const char *path)
-{
-    static uint8_t data[65536];
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return 1;
-    size_t size = fread(data, 1, sizeof data, file);
-    fclose(file);
-    return LLVMFuzzerTestOneInput(data, size);
-}
-
 int main(int argc, char **argv)
 {
-    static uint8_t data[1 + FILE_MOST];
-    const char *text = getenv("GYRE_FUZZ_RUNS");
-    uint64_t runs = text ? strtoull(text, NULL, 10) : 20000;
-    int status = 0;
-    for (int i = 1; i < argc; i++)
-        status |= replay(argv[i]);
-    for (uint64_t seed = 0; argc < 2 && seed < runs; seed++)
-        LLVMFuzzerTestOneInput(data, make_case(seed, data));
-    return status;
+    return fuzz_run(argc, argv, 20000, make_case);
 }
 
 #endif

@@ -1,26 +1,15 @@
 /* Random and nearly valid bytes against everything that parses what a stranger or a peer sent while
  * joining: both handshake machines, refusals, facts, stories, introductions and packed addresses.
  *
- * Built with -fsanitize=fuzzer this is a libFuzzer target; as a test it runs a fixed number of
- * seeded cases (or the files named on its command line), so a failure is repeated by its seed
- * alone. What is checked beside memory safety: without the key nothing is ever proven and nothing
- * is ever answered, and no text leaves a parser unterminated. */
-#include "base/rng.h"
+ * What is checked beside memory safety: without the key nothing is ever proven and nothing is ever
+ * answered, and no text leaves a parser unterminated. */
+#include "fuzz/fuzz.h"
+
 #include "transport/join/inside.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define CASES 20000
-
-static void check(bool holds, const char *what)
-{
-    if (holds)
-        return;
-    fprintf(stderr, "fuzz_handshake: %s\n", what);
-    abort();
-}
 
 static struct gyre_claim claim(void)
 {
@@ -43,8 +32,8 @@ static void fuzz_side(enum gyre_handshake_side side, const uint8_t *data, size_t
         n = n < size ? n : size;
         memcpy(where, data, n);
         int status = gyre_handshake_took(&shake, n);
-        check(status != 0, "something was proven without the key");
-        check(!gyre_handshake_output(&shake, &out), "something was answered without the key");
+        REQUIRE(status != 0);                          /* nothing is proven without the key */
+        REQUIRE(!gyre_handshake_output(&shake, &out)); /* nor answered */
         data += n;
         size -= n;
     }
@@ -52,7 +41,7 @@ static void fuzz_side(enum gyre_handshake_side side, const uint8_t *data, size_t
 
 static void check_text(const char *text, size_t size)
 {
-    check(memchr(text, '\0', size) != NULL, "a text has no end");
+    REQUIRE(memchr(text, '\0', size) != NULL);
 }
 
 static void fuzz_parsers(uint8_t *data, size_t size)
@@ -73,14 +62,13 @@ static void fuzz_parsers(uint8_t *data, size_t size)
     gyre_guest_read(&talk, &record, &guest);
     check_text(guest.identity.host, sizeof guest.identity.host);
     check_text(guest.configuration, sizeof guest.configuration);
-    gyre_configuration_difference("A=1 B", guest.configuration, difference, sizeof difference);
+    gyre_configuration_difference((const char *const[]){"A=1 B", guest.configuration},
+                                  (const char *const[]){"a", "b"}, difference, sizeof difference);
     check_text(difference, sizeof difference);
     gyre_address_get(&in, &address);
     gyre_address_format(&address, text);
     check_text(text, sizeof text);
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -99,40 +87,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifndef GYRE_LIBFUZZER
 
 /* Half of the cases begin like the real thing, so that the parsers' later parts are reached. */
-static size_t make_case(struct gyre_rng *rng, uint8_t *data, size_t most)
+static size_t make_case(uint64_t seed, uint8_t *data)
 {
     static const uint8_t magic[] = {'G', 'Y', 'R', 'E', 13, 10, 26, 1};
-    size_t size = gyre_rng_below(rng, most);
+    struct gyre_rng rng;
+    gyre_rng_seed(&rng, seed);
+    size_t size = gyre_rng_below(&rng, seed % 8 ? 400 : 6000);
     for (size_t i = 0; i < size; i++)
-        data[i] = gyre_rng_below(rng, 4) ? (uint8_t)gyre_rng_next(rng) : 0;
-    if (size >= sizeof magic && gyre_rng_below(rng, 2))
+        data[i] = gyre_rng_below(&rng, 4) ? (uint8_t)gyre_rng_next(&rng) : 0;
+    if (size >= sizeof magic && gyre_rng_below(&rng, 2))
         memcpy(data, magic, sizeof magic);
     return size;
 }
 
-static int replay(const char *path)
-{
-    static uint8_t data[65536];
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return 1;
-    size_t size = fread(data, 1, sizeof data, file);
-    fclose(file);
-    return LLVMFuzzerTestOneInput(data, size);
-}
-
 int main(int argc, char **argv)
 {
-    static uint8_t data[6000];
-    int status = 0;
-    for (int i = 1; i < argc; i++)
-        status |= replay(argv[i]);
-    for (uint64_t seed = 0; argc < 2 && seed < CASES; seed++) {
-        struct gyre_rng rng;
-        gyre_rng_seed(&rng, seed);
-        LLVMFuzzerTestOneInput(data, make_case(&rng, data, seed % 8 ? 400 : sizeof data));
-    }
-    return status;
+    return fuzz_run(argc, argv, 20000, make_case);
 }
 
 #endif

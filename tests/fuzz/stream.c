@@ -2,15 +2,12 @@
  *
  *   hostile   one stream, and a peer that sends raw bytes, or frames of any kind and content whose
  *             sum is right, so that what lies behind the sum is reached too. The stream may fail,
- *             and then must end every post once.
- *   honest    two streams on each other, with posts, withdrawals and pieces in any order. Nothing
- *             may ever fail, and what is said to have arrived must be what was sent.
- *
- * As a program it plays seeded random scripts (GYRE_FUZZ_RUNS, default 1,000). As a libFuzzer
- * target:
- *
- *     clang -DGYRE_LIBFUZZER -fsanitize=fuzzer,address,undefined -Iinclude -Isrc -Itests
- *         tests/fuzz/stream.c src/transport/{frame,stream*}.c src/base/{crc,rng,status}.c … */
+ *             and then must end every post once. Where the stream has keys, which this peer lacks,
+ *             nothing is ever received.
+ *   honest    two streams on each other, with keys or without; posts, withdrawals and pieces in any
+ *             order. Nothing may ever fail, and what is said to have arrived must be what was
+ *             sent. */
+#include "fuzz/fuzz.h"
 #include "rig/stream_pair.h"
 
 #include "transport/stream/frame.h"
@@ -20,19 +17,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define POSTS   24u
-#define PENDING (-1000000)
-#define TOKENS  4096
-
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
+#define POSTS       24u
+#define PENDING     (-1000000)
+#define TOKENS      1024
+#define EAGER_SHORT 4096 /* a stream's store is four times as long, and takes its time to make */
 
 struct script {
     const uint8_t *at, *end;
@@ -48,9 +36,11 @@ struct post {
 
 struct play {
     struct script script;
+    uint32_t eager; /* a longer message waits for a grant */
     struct stream_pair pair;
     struct post post[TOKENS];
     int posts, open;
+    bool keyless;      /* hostile, and the peer lacks the keys that the stream has */
     int names;         /* used so far, honest play */
     uint8_t sent[256]; /* per name: bit 0 posted by end 0, … */
 };
@@ -60,23 +50,14 @@ static uint8_t next(struct script *script)
     return script->at < script->end ? *script->at++ : 0;
 }
 
-/* Lengths at which something changes. */
-static uint64_t some_length(struct script *script)
+/* Lengths at which something changes; seldom one that takes as long as a hundred others. */
+static uint64_t some_length(struct play *play, uint8_t pick)
 {
-    static const uint64_t lengths[] = {0,
-                                       1,
-                                       256,
-                                       257,
-                                       3000,
-                                       GYRE_EAGER_MAX - 500,
-                                       GYRE_EAGER_MAX,
-                                       GYRE_EAGER_MAX,
-                                       GYRE_EAGER_MAX + 1,
-                                       GYRE_FRAME_PAYLOAD_MAX,
-                                       GYRE_FRAME_PAYLOAD_MAX + 1,
-                                       2 * GYRE_FRAME_PAYLOAD_MAX + 7};
-    uint8_t pick = next(script);
-    return lengths[pick % (sizeof lengths / sizeof *lengths)];
+    const uint64_t lengths[] = {
+        0, 1, 256, 257, 3000, play->eager - 500, play->eager, play->eager + 1};
+    static const uint64_t long_lengths[] = {GYRE_FRAME_PAYLOAD_MAX, GYRE_FRAME_PAYLOAD_MAX + 1,
+                                            2 * GYRE_FRAME_PAYLOAD_MAX + 7};
+    return pick < 253 ? lengths[pick % 8] : long_lengths[pick % 3];
 }
 
 static struct gyre_match some_name(uint8_t i)
@@ -84,17 +65,30 @@ static struct gyre_match some_name(uint8_t i)
     return (struct gyre_match){.sequence = i >> 2 & 1, .order = i & 3, .fingerprint = 5};
 }
 
+/* What a message has: 256 bytes of the row of its name, then of the next row, and so on. Rows are
+ * copied and compared whole, because each comparison of one byte would be recorded. */
+static const uint8_t *row_of(int name, uint64_t block)
+{
+    static uint8_t row[256][256];
+    for (unsigned first = 0; !row[0][1] && first < 256; first++) {
+        for (unsigned i = 0; i < 256; i++) {
+            row[255 - first][i] = (uint8_t)(i * 7 + 255 - first);
+        }
+    }
+    return row[((uint64_t)name * 13 + block) % 256];
+}
+
 static void paint(uint8_t *data, uint64_t length, int name)
 {
-    for (uint64_t i = 0; i < length; i++) {
-        data[i] = (uint8_t)(i * 7 + (uint64_t)name * 13 + (i >> 8));
+    for (uint64_t at = 0; at < length; at += 256) {
+        memcpy(data + at, row_of(name, at / 256), length - at < 256 ? length - at : 256);
     }
 }
 
 static bool painted(const uint8_t *data, uint64_t length, int name)
 {
-    for (uint64_t i = 0; i < length; i++) {
-        if (data[i] != (uint8_t)(i * 7 + (uint64_t)name * 13 + (i >> 8))) {
+    for (uint64_t at = 0; at < length; at += 256) {
+        if (memcmp(data + at, row_of(name, at / 256), length - at < 256 ? length - at : 256)) {
             return false;
         }
     }
@@ -136,6 +130,7 @@ static void fetch(struct play *play, int end)
         REQUIRE(done[i].token < (uint64_t)play->posts);
         struct post *post = &play->post[done[i].token];
         REQUIRE(post->status == PENDING && post->end == end && done[i].status <= 0);
+        REQUIRE(!play->keyless || post->send || done[i].status < 0);
         post->status = done[i].status;
         play->open--;
         if (!post->send && done[i].status == 0 && play->names) {
@@ -192,7 +187,7 @@ static void feed_frame(struct play *play)
     struct gyre_frame frame = {.kind = kind, .match = some_name(next(script))};
     frame.match.fingerprint += next(script) % 32 == 1;
     frame.epoch = next(script) % 64 == 1;
-    uint64_t length = some_length(script);
+    uint64_t length = some_length(play, next(script));
     frame.length = (uint32_t)(length < GYRE_FRAME_PAYLOAD_MAX ? length : GYRE_FRAME_PAYLOAD_MAX);
     if (kind == GYRE_FRAME_GRANT || kind == GYRE_FRAME_ASK) {
         frame.length = 8;
@@ -224,7 +219,7 @@ static void hostile_order(struct play *play)
     switch (order % 8) {
     case 0:
     case 1:
-        do_post(play, 0, order % 2, &match, 0, some_length(&play->script));
+        do_post(play, 0, order % 2, &match, 0, some_length(play, next(&play->script)));
         break;
     case 2:
         feed_raw(play);
@@ -275,13 +270,12 @@ static void honest_post(struct play *play, bool fresh)
         .comm = name & 1, .sequence = (uint64_t)name / 8, .order = (uint16_t)name};
     int sender = name >> 1 & 1;
     bool send = !(play->sent[name] & 1) && (next(script) & 1 || play->sent[name] & 2);
-    uint8_t pick[1] = {(uint8_t)(name * 37)};
-    struct script lengths = {pick, pick + 1};
     uint8_t bit = send ? 1 : 2;
     if (play->sent[name] & bit) {
         return;
     }
-    if (do_post(play, send ? sender : !sender, send, &match, name, some_length(&lengths))) {
+    if (do_post(play, send ? sender : !sender, send, &match, name,
+                some_length(play, (uint8_t)(name * 37)))) {
         play->sent[name] |= bit;
     }
 }
@@ -330,16 +324,16 @@ static void settle(struct play *play)
  * withdrawn. */
 static void nothing_is_stuck(struct play *play)
 {
+    uint8_t stands[2][256] = {{0}}, withdrawn[2][256] = {{0}};
     for (int i = 0; i < play->posts; i++) {
-        bool withdrawn = false;
-        int partners = 0;
-        for (int j = 0; j < play->posts; j++) {
-            bool same = play->post[j].name == play->post[i].name &&
-                        play->post[j].send != play->post[i].send;
-            partners += same;
-            withdrawn |= same && play->post[j].cancelled;
-        }
-        REQUIRE(play->post[i].status != PENDING || partners == 0 || withdrawn);
+        const struct post *post = &play->post[i];
+        stands[post->send][post->name] = 1;
+        withdrawn[post->send][post->name] |= post->cancelled;
+    }
+    for (int i = 0; i < play->posts; i++) {
+        const struct post *post = &play->post[i];
+        REQUIRE(post->status != PENDING || !stands[!post->send][post->name] ||
+                withdrawn[!post->send][post->name]);
     }
 }
 
@@ -360,16 +354,27 @@ static void play_honest(struct play *play)
     REQUIRE(play->pair.status[0] == 0 && play->pair.status[1] == 0);
 }
 
+/* Seldom with encryption: such a stream has buffers of 1 MiB. */
+static enum gyre_seal_mode some_security(uint8_t pick)
+{
+    return pick == 31 ? GYRE_SEAL_ENCRYPT : pick >= 16 ? GYRE_SEAL_AUTH : GYRE_SEAL_NONE;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct play play;
     if (size < 1) {
         return 0;
     }
-    play = (struct play){.script = {data + 1, data + size}};
-    struct gyre_stream_options options = {.posts = POSTS, .checksum = !(data[0] & 2)};
-    REQUIRE(gyre_stream_create(&options, &play.pair.end[0]) == 0);
-    REQUIRE(gyre_stream_create(&options, &play.pair.end[1]) == 0);
+    play.script = (struct script){data + 1, data + size};
+    play.eager = data[0] & 128 ? GYRE_EAGER_MAX : EAGER_SHORT;
+    play.posts = play.open = play.names = 0;
+    play.pair = (struct stream_pair){0};
+    struct gyre_stream_options options = {
+        .posts = POSTS, .checksum = !(data[0] & 2), .eager = play.eager};
+    enum gyre_seal_mode security = some_security(data[0] >> 2 & 31);
+    play.keyless = data[0] & 1 && security;
+    REQUIRE(stream_pair_open(&play.pair, options, security) == 0);
     if (data[0] & 1) {
         play_hostile(&play);
     } else {
@@ -381,21 +386,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifndef GYRE_LIBFUZZER
-int main(void)
+
+static size_t make_case(uint64_t seed, uint8_t *data)
 {
-    const char *text = getenv("GYRE_FUZZ_RUNS");
-    uint64_t runs = text ? strtoull(text, NULL, 10) : 1000;
-    for (uint64_t seed = 0; seed < runs; seed++) {
-        struct gyre_rng rng;
-        uint8_t script[600];
-        gyre_rng_seed(&rng, seed);
-        size_t length = 1 + gyre_rng_below(&rng, sizeof script);
-        for (size_t i = 0; i < length; i++) {
-            script[i] = (uint8_t)gyre_rng_next(&rng);
-        }
-        LLVMFuzzerTestOneInput(script, length);
-    }
-    printf("%llu scripts played\n", (unsigned long long)runs);
-    return 0;
+    struct gyre_rng rng;
+    gyre_rng_seed(&rng, seed);
+    size_t length = 1 + gyre_rng_below(&rng, 600);
+    for (size_t i = 0; i < length; i++)
+        data[i] = (uint8_t)gyre_rng_next(&rng);
+    return length;
 }
+
+int main(int argc, char **argv)
+{
+    return fuzz_run(argc, argv, 1000, make_case);
+}
+
 #endif

@@ -8,7 +8,7 @@
  *                    ↑ shifted by 0 … 15 bytes */
 #include "kernel/reduce_trial.h"
 
-#include "base/fp8.h"
+#include "base/small_floats.h"
 #include "rig/test.h"
 
 #include <math.h>

@@ -7,14 +7,16 @@
 
 #define MOST 2048u
 
+/* A run of a driver that sends without a post; the case is skipped for others. */
 static struct link_run *start(void **state)
 {
     struct link_run *run = link_start(state);
     if (run->driver->send_now)
         return run;
-    print_message("%s: no message goes without a post\n", link_suite_name);
     link_finish(run);
-    return NULL;
+    print_message("%s: skipped: no message goes without a post\n", link_suite_name);
+    skip();
+    return NULL; /* skip() does not return */
 }
 
 static bool send_now(struct link_run *run, int side, uint64_t i, uint64_t length)
@@ -49,8 +51,6 @@ static void back_and_forth(void **state)
 {
     struct link_run *run = start(state);
     uint32_t at_once = 0;
-    if (!run)
-        return;
     for (uint64_t i = 0; i < 20000; i++) {
         uint64_t length = i * 37 % (MOST + 1);
         int from = i / 3 % 2 ? LEAF : HUB;
@@ -68,8 +68,6 @@ static void back_and_forth(void **state)
 static void among_posts(void **state)
 {
     struct link_run *run = start(state);
-    if (!run)
-        return;
     uint8_t *out = calloc(1, 3 * MOST);
     for (uint64_t i = 0; i < 600; i += 3) {
         uint64_t length = i * 37 % (MOST + 1);
@@ -96,8 +94,6 @@ static void a_frame_in_parts(void **state)
 {
     enum { COUNT = 28 };
     struct link_run *run = start(state);
-    if (!run)
-        return;
     static uint8_t data[COUNT][MOST];
     for (uint64_t i = 0; i < COUNT; i++) {
         link_fill(data[i], MOST, i);
@@ -114,8 +110,6 @@ static void a_frame_in_parts(void **state)
 static void other_ends_are_told(void **state)
 {
     struct link_run *run = start(state);
-    if (!run)
-        return;
     struct gyre_match match = link_name(1);
     struct gyre_trouble trouble = {0};
     uint8_t out[8];

@@ -9,7 +9,7 @@
 #ifndef GYRE_TESTS_LINK_SUITE_H
 #define GYRE_TESTS_LINK_SUITE_H
 
-#include "transport/link/driver.h"
+#include "transport/link/table.h"
 
 #define GYRE_LINK_LEAVES 4
 

@@ -1,5 +1,6 @@
-/* The conformance suite over tcp, with both pollers. Each leaf hangs on three real TCP connections
- * over loopback; where the suite wishes a troubled network, on one, with a relay in between. */
+/* The conformance suite over tcp, with both pollers; without keys, authenticated and encrypted.
+ * Each leaf hangs on three real TCP connections over loopback; where the suite wishes a troubled
+ * network, on one, with a relay in between. */
 #include "link/suite.h"
 
 #include "rig/tcp_pair.h"
@@ -9,6 +10,12 @@
 #define CONNECTIONS 3
 
 static const char *variant; /* under test now */
+static enum gyre_seal_mode security;
+
+/* As join derives them: each connection's, each direction's. */
+static struct gyre_traffic_keys keys[2][CONNECTIONS] = {
+    {{.out = {1}, .in = {2}}, {.out = {3}, .in = {4}}, {.out = {5}, .in = {6}}},
+    {{.out = {2}, .in = {1}}, {.out = {4}, .in = {3}}, {.out = {6}, .in = {5}}}};
 
 static int open_wires(struct gyre_link_net *net, uint32_t n, struct gyre_trouble *trouble)
 {
@@ -27,6 +34,9 @@ static int join_leaf(const struct gyre_link_wish *wish, struct gyre_link_net *ne
     const bool troubled = wish->split || wish->flip_at >= 0;
     struct gyre_channel progress = {.peer = (uint32_t)leaf + 1, .fds = troubled ? 1 : CONNECTIONS};
     struct gyre_channel outer = {.peer = 0, .fds = progress.fds};
+    progress.security = outer.security = security;
+    progress.keys = keys[0];
+    outer.keys = keys[1];
     for (int i = 0; i < progress.fds; i++) {
         int fd[2];
         int status = troubled                              ? gyre_link_sockets(wish, net, leaf, fd)
@@ -73,5 +83,11 @@ static int suite_over(const char *poller, const char *name)
 
 int main(void)
 {
-    return suite_over("epoll", "tcp/epoll") + suite_over("io_uring", "tcp/io_uring");
+    int bad = suite_over("epoll", "tcp/epoll") + suite_over("io_uring", "tcp/io_uring");
+    security = GYRE_SEAL_AUTH;
+    bad += suite_over("epoll", "tcp/epoll, authenticated");
+    bad += suite_over("io_uring", "tcp/io_uring, authenticated");
+    security = GYRE_SEAL_ENCRYPT;
+    bad += suite_over("epoll", "tcp/epoll, encrypted");
+    return bad + suite_over("io_uring", "tcp/io_uring, encrypted");
 }

@@ -8,7 +8,7 @@
 #ifndef GYRE_TESTS_LINK_VERBS_BREAKER_H
 #define GYRE_TESTS_LINK_VERBS_BREAKER_H
 
-#include "transport/link/driver.h"
+#include "transport/link/table.h"
 
 void verbs_breaker_light(void);
 uint32_t verbs_breaker_broken(void); /* so far */

@@ -49,9 +49,9 @@ static inline struct rig_lists rig_lists_of(const struct rig_state *state)
                   {"1.num_batches_tracked", GYRE_STORED_I64, 0, matrix, &state->counter, 0}},
         .training = {{"optimizer.m.0.weight", GYRE_STORED_F32, 2, matrix, state->m, 0},
                      {"optimizer.v.0.weight", GYRE_STORED_F32, 2, matrix, state->v, 0},
-                     gyre_checkpoint_whole("step", &state->step),
-                     gyre_checkpoint_whole("sampler.cursor", &state->cursor),
-                     gyre_checkpoint_real("scaler.scale", &state->scale)},
+                     gyre_generation_whole("step", &state->step),
+                     gyre_generation_whole("sampler.cursor", &state->cursor),
+                     gyre_generation_real("scaler.scale", &state->scale)},
     };
 }
 
@@ -64,29 +64,29 @@ static inline int rig_save_seed(const char *folder, uint64_t step, uint64_t seed
     struct rig_lists lists = rig_lists_of(&state);
     snprintf(text, sizeof text, "%" PRIu64, seed);
     const struct gyre_stored_text texts[] = {{"seed", text}, {"run \"é\"\n", ""}};
-    const struct gyre_checkpoint_content content = {
+    const struct gyre_generation_content content = {
         .step = step,
         .world = 4,
         .part = {{lists.model, RIG_MODEL}, {lists.training, RIG_TRAINING}},
         .text = texts,
         .texts = 2};
-    return gyre_checkpoint_save(folder, &content, keep, trouble);
+    return gyre_generation_save(folder, &content, keep, trouble);
 }
 
 static inline int rig_save(const char *folder, uint64_t step, struct gyre_trouble *trouble)
 {
-    return rig_save_seed(folder, step, step, GYRE_CHECKPOINT_KEEP, trouble);
+    return rig_save_seed(folder, step, step, GYRE_GENERATION_KEEP, trouble);
 }
 
-static inline bool rig_part_holds(const struct gyre_checkpoint *checkpoint,
-                                  enum gyre_checkpoint_part part,
+static inline bool rig_part_holds(const struct gyre_generation *checkpoint,
+                                  enum gyre_generation_part part,
                                   const struct gyre_stored_tensor *tensor, int count)
 {
     for (int i = 0; i < count; i++) {
         const void *data;
         uint64_t bytes;
         gyre_stored_size(tensor[i].type, tensor[i].shape, tensor[i].dims, NULL, &bytes);
-        if (gyre_checkpoint_find(checkpoint, part, &tensor[i], &data, NULL) ||
+        if (gyre_generation_find(checkpoint, part, &tensor[i], &data, NULL) ||
             memcmp(data, tensor[i].data, bytes) != 0)
             return false;
     }
@@ -94,12 +94,12 @@ static inline bool rig_part_holds(const struct gyre_checkpoint *checkpoint,
 }
 
 /* Every tensor has the bits that the seed makes. */
-static inline bool rig_holds(const struct gyre_checkpoint *checkpoint, uint64_t seed)
+static inline bool rig_holds(const struct gyre_generation *checkpoint, uint64_t seed)
 {
     struct rig_state state = rig_state_of(seed);
     struct rig_lists lists = rig_lists_of(&state);
-    return rig_part_holds(checkpoint, GYRE_CHECKPOINT_MODEL, lists.model, RIG_MODEL) &&
-           rig_part_holds(checkpoint, GYRE_CHECKPOINT_TRAINING, lists.training, RIG_TRAINING);
+    return rig_part_holds(checkpoint, GYRE_GENERATION_MODEL, lists.model, RIG_MODEL) &&
+           rig_part_holds(checkpoint, GYRE_GENERATION_TRAINING, lists.training, RIG_TRAINING);
 }
 
 static inline int rig_count(const char *folder)

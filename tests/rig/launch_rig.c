@@ -24,7 +24,7 @@ static uint64_t deadline_ns(void)
 }
 
 /* This program is <build>/tests/<name>; the tool is <build>/gyre. */
-static const char *tool(void)
+const char *rig_tool(void)
 {
     static char path[4096];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 16);
@@ -38,18 +38,23 @@ static const char *tool(void)
     return path;
 }
 
-static void become_tool(const char *const words[], int in, int out, int err, int life)
+int rig_become(const char *const words[])
 {
     const char *argv[64] = {"gyre"};
     for (int i = 0; words[i] && i < 62; i++)
         argv[i + 1] = words[i];
+    execv(rig_tool(), (char **)(uintptr_t)argv);
+    perror(rig_tool());
+    return 99;
+}
+
+static void become_tool(const char *const words[], int in, int out, int err, int life)
+{
     dup2(in, STDIN_FILENO);
     dup2(out, STDOUT_FILENO);
     dup2(err, STDERR_FILENO);
     fcntl(life, F_SETFD, 0);
-    execv(tool(), (char **)(uintptr_t)argv);
-    perror(tool());
-    _exit(99);
+    _exit(rig_become(words));
 }
 
 void rig_start(struct rig *rig, const char *const words[])

@@ -9,6 +9,14 @@
 
 #define RIG_TEXT_MAX (256 * 1024)
 
+/* The words of `gyre run`, and those of a rank that is a line of shell. */
+#define WORDS(...)                                                                                 \
+    (const char *const[])                                                                          \
+    {                                                                                              \
+        "run", __VA_ARGS__, NULL                                                                   \
+    }
+#define SHELL(script) "sh", "-c", script
+
 struct rig {
     pid_t pid;
     int code; /* exit code, or 128 + n if a signal ended the tool itself; -1 while it runs */
@@ -18,8 +26,14 @@ struct rig {
     char out_text[RIG_TEXT_MAX], err_text[RIG_TEXT_MAX];
 };
 
+const char *rig_tool(void); /* the path of `gyre` */
+
 /* Starts `gyre` with these words (ended by NULL). Its standard input is a pipe. */
 void rig_start(struct rig *rig, const char *const words[]);
+
+/* This process becomes `gyre` with these words; its streams stay. Returns an exit code, 99, where
+ * it cannot. */
+int rig_become(const char *const words[]);
 
 /* Starts it, gives it `input` (NULL: none), waits for its end. */
 void rig_run(struct rig *rig, const char *input, const char *const words[]);

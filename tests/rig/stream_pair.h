@@ -16,6 +16,21 @@ struct stream_pair {
     bool fed;             /* by feed(), as a carrier does whose bytes lie in memory */
 };
 
+/* Creates both ends of these options, with keys of their own for a `security`; 0 or negative. */
+static inline int stream_pair_open(struct stream_pair *pair, struct gyre_stream_options options,
+                                   enum gyre_seal_mode security)
+{
+    static const struct gyre_traffic_keys keys[2] = {{.out = {1}, .in = {2}},
+                                                     {.out = {2}, .in = {1}}};
+    int status = 0;
+    options.security = security;
+    for (int end = 0; end < 2 && !status; end++) {
+        options.keys = &keys[end];
+        status = gyre_stream_create(&options, &pair->end[end]);
+    }
+    return status;
+}
+
 /* Copies at most `most` bytes of what `from` offers to where `to` wants them; returns how many. */
 static inline size_t stream_copy(const struct iovec *from, int froms, const struct iovec *to,
                                  int tos, size_t most)

@@ -3,7 +3,7 @@
 #ifndef GYRE_TESTS_RIG_TCP_PAIR_H
 #define GYRE_TESTS_RIG_TCP_PAIR_H
 
-#include "transport/link/driver.h"
+#include "transport/link/table.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -21,16 +21,6 @@ const char *golden(const char *name)
 }
 
 /* This program is <build>/tests/proc_train; the tool is <build>/gyre. */
-const char *tool(void)
-{
-    static char path[600];
-    ssize_t length = readlink("/proc/self/exe", path, 500);
-    assert_true(length > 0);
-    path[length] = 0;
-    strcpy(strrchr(path, '/') - strlen("/tests") + 1, "gyre");
-    return path;
-}
-
 const char *in_folder(const char *name)
 {
     static char path[4][512];
@@ -170,4 +160,42 @@ void expect_success(const char *const *words)
     if (rig.code)
         fail_msg("exit code %d: %s", rig.code, rig.err_text);
     rig_end(&rig);
+}
+
+/* -- what it told ------------------------------------------------------------------------------ */
+
+/* The line of what was told that begins with `start`, behind it. */
+const char *line_of(const char *start)
+{
+    static char line[2048];
+    const char *at = strstr(rig.out_text, start);
+    if (!at || (at > rig.out_text && at[-1] != '\n'))
+        fail_msg("no line begins with \"%s\" in:\n%s%s", start, rig.out_text, rig.err_text);
+    at += strlen(start);
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+    return line;
+}
+
+/* Runs a line of what was told, as a shell does; both outputs are rig.out_text then. */
+void type(const char *start)
+{
+    char command[2900];
+    const char *path = rig_tool();
+    snprintf(command, sizeof command, "cd %s && PATH=%.*s:$PATH && exec %s 2>&1", rig_folder(),
+             (int)(strrchr(path, '/') - path), path, line_of(start));
+    rig_end(&rig);
+    rig.in = rig.out = rig.err = rig.life = -1;
+    FILE *typed = popen(command, "r");
+    assert_non_null(typed);
+    rig.out_length = fread(rig.out_text, 1, sizeof rig.out_text - 1, typed);
+    rig.out_text[rig.out_length] = 0;
+    rig.code = pclose(typed);
+    if (rig.code)
+        fail_msg("%s: status %d: %s", command, rig.code, rig.out_text);
+}
+
+void expect_told(const char *text)
+{
+    if (!rig_has(rig.out_text, text))
+        fail_msg("\"%s\" is not in:\n%s", text, rig.out_text);
 }

@@ -15,7 +15,6 @@ extern struct rig rig;
 /* -- files ------------------------------------------------------------------------------------- */
 
 const char *golden(const char *name); /* a file of tests/data/golden */
-const char *tool(void);               /* gyre itself */
 const char *in_folder(const char *name);
 char *read_text(const char *path); /* to be freed */
 void write_lines(const char *path, const char *lines);
@@ -42,5 +41,11 @@ struct gyre_safetensors *open_tensors(const char *path);
 /* -- running ----------------------------------------------------------------------------------- */
 
 void expect_success(const char *const *words);
+
+/* -- what it told on standard output, in `rig` ------------------------------------------------- */
+
+void expect_told(const char *text);
+const char *line_of(const char *start); /* the line that begins so, behind that */
+void type(const char *start); /* runs that line as a shell does, in the folder; ends with 0 */
 
 #endif

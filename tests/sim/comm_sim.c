@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "collectives/comm/helper.h"
 #include "collectives/comm/progress.h"
 #include "transport/link/driver.h"
 #include "transport/link/sim/world.h"
@@ -84,11 +83,12 @@ int gyre_domain_meet(struct gyre_domain *domain, const char *configuration,
     return status;
 }
 
-/* For gyre_init_in_process(), which nobody calls. */
+/* A job whose launcher has looked at the environment: no rank says what stands in the test's. */
 const struct gyre_job *gyre_domain_job(const struct gyre_domain *domain)
 {
+    static const struct gyre_job job = {.launcher_fd = 0};
     (void)domain;
-    return NULL;
+    return &job;
 }
 
 int gyre_domain_listen(const struct gyre_domain *domain, char host[64], uint16_t *port,
@@ -153,184 +153,7 @@ int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle, uint64_
     return atomic_load(&domain->health.status);
 }
 
-void gyre_domain_enter(struct gyre_domain *domain)
-{
-    (void)domain;
-}
-
-bool gyre_domain_try_enter(struct gyre_domain *domain)
-{
-    (void)domain;
-    return true;
-}
-
-void gyre_domain_leave(struct gyre_domain *domain)
-{
-    (void)domain;
-}
-
-bool gyre_domain_wanted(const struct gyre_domain *domain)
-{
-    (void)domain;
-    return false;
-}
-
-bool gyre_domain_attended(const struct gyre_domain *domain)
-{
-    (void)domain;
-    return false;
-}
-
-void gyre_domain_sleep(struct gyre_domain *domain, bool found)
-{
-    (void)domain;
-    (void)found;
-}
-
-uint32_t gyre_domain_stand_aside(struct gyre_domain *domain)
-{
-    (void)domain;
-    return 0;
-}
-
-bool gyre_domain_stand_by(struct gyre_domain *domain, uint32_t *seen, uint64_t deadline)
-{
-    (void)domain;
-    (void)seen;
-    (void)deadline;
-    return true;
-}
-
-void gyre_domain_stand_down(struct gyre_domain *domain, bool owner)
-{
-    (void)domain;
-    (void)owner;
-}
-
-void gyre_domain_tell_standing(struct gyre_domain *domain)
-{
-    (void)domain;
-}
-
-void gyre_domain_ring(struct gyre_domain *domain)
-{
-    (void)domain;
-}
-
-bool gyre_domain_forked(const struct gyre_domain *domain)
-{
-    (void)domain;
-    return false;
-}
-
-bool gyre_domain_oversubscribed(const struct gyre_domain *domain)
-{
-    (void)domain;
-    return false;
-}
-
-bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer)
-{
-    (void)domain;
-    (void)peer;
-    return false;
-}
-
-/* -- shared memory: there is none -------------------------------------------------------------- */
-
-int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, uint64_t length,
-                      enum gyre_share share, void **base, uint32_t *id,
-                      struct gyre_trouble *trouble)
-{
-    (void)kind;
-    (void)domain;
-    (void)length;
-    (void)share;
-    (void)base;
-    (void)id;
-    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "the simulated domain shares no memory");
-}
-
-int gyre_domain_unshare(struct gyre_domain *domain, void *base)
-{
-    (void)domain;
-    (void)base;
-    return GYRE_INVALID;
-}
-
-void *gyre_domain_keep(struct gyre_domain *domain, uint64_t length)
-{
-    (void)domain;
-    (void)length;
-    return NULL;
-}
-
-bool gyre_domain_is_copying(const struct gyre_domain *domain)
-{
-    (void)domain;
-    return false;
-}
-
-int gyre_domain_cuda(const struct gyre_domain *domain)
-{
-    (void)domain;
-    return -1;
-}
-
-bool gyre_domain_has_cuda(const struct gyre_domain *domain, uint32_t rank)
-{
-    (void)domain;
-    (void)rank;
-    return false;
-}
-
-bool gyre_domain_mapped(const struct gyre_domain *domain, uint32_t peer)
-{
-    (void)domain;
-    (void)peer;
-    return false;
-}
-
-int gyre_domain_lend(struct gyre_domain *domain, void *memory, uint64_t length)
-{
-    return 0;
-}
-
-void gyre_domain_withdraw(struct gyre_domain *domain, const void *memory, uint64_t length)
-{
-}
-
-uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
-                            const void *memory, uint64_t length, uint64_t *offset)
-{
-    (void)kind;
-    (void)domain;
-    (void)memory;
-    (void)length;
-    (void)offset;
-    return 0;
-}
-
-void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id,
-                       enum gyre_memory_kind kind, uint64_t offset, uint64_t length)
-{
-    (void)kind;
-    (void)domain;
-    (void)peer;
-    (void)id;
-    (void)offset;
-    (void)length;
-    return NULL;
-}
-
-int gyre_domain_detach(struct gyre_domain *domain, uint32_t id)
-{
-    (void)domain;
-    (void)id;
-    return 0;
-}
-
-/* -- no watch, no helper ----------------------------------------------------------------------- */
+/* -- a perfect watch --------------------------------------------------------------------------- */
 
 void gyre_watch_report(struct gyre_watch *watch, int status, uint32_t rank, bool echo,
                        const char *text)
@@ -367,17 +190,6 @@ void gyre_watch_refuse(struct gyre_watch *watch, struct gyre_activity *activity,
     (void)activity;
     (void)sequence;
     (void)why;
-}
-
-int gyre_helper_poke(struct gyre_progress_engine *progress)
-{
-    (void)progress;
-    return 0;
-}
-
-void gyre_helper_stop(struct gyre_progress_engine *progress)
-{
-    (void)progress;
 }
 
 /* -- running ----------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
  *
  * A rank is a thread, but only the one that the simulated world has stepped runs; it runs until it
  * would wait. So a run is decided by its seed alone, and what bodies share needs no lock. The
- * domain is replaced by comm_sim.c: no sockets, no watch, no helper. */
+ * domain is replaced by comm_sim.c and no_node.c: no sockets, no watch, no helper. */
 #ifndef GYRE_TESTS_SIM_COMM_SIM_H
 #define GYRE_TESTS_SIM_COMM_SIM_H
 

@@ -58,7 +58,7 @@ static void death_gives_no_wrong_data(void **state)
         for (uint64_t i = 0; i < moment * 3; i++) {
             int64_t r = gyre_sim_world_step(sim.world);
             if (r >= 0)
-                gyre_engine_poll(sim.rank[r].engine, gyre_sim_world_now(sim.world));
+                sim_poll(&sim, &sim.rank[r]);
         }
         bool early = sim.rank[2].op->status == GYRE_AGAIN;
         gyre_sim_world_kill(sim.world, 2);

@@ -137,6 +137,18 @@ void sim_start(struct sim *sim, const struct sim_run *run)
     }
 }
 
+bool sim_poll(const struct sim *sim, const struct sim_rank *rank)
+{
+    struct gyre_completion done[64];
+    bool moved = gyre_engine_run(rank->engine);
+    if (rank->engine->fault.status)
+        return moved;
+    int count = gyre_links_poll(rank->links, gyre_sim_world_now(sim->world), done, 64);
+    for (int i = 0; i < count; i++)
+        gyre_engine_complete(rank->engine, &done[i]);
+    return moved || count > 0;
+}
+
 /* Until nothing happens any more; whoever finishes does so in virtual time. */
 void sim_play(struct sim *sim)
 {
@@ -146,7 +158,7 @@ void sim_play(struct sim *sim)
         struct sim_rank *rank = &sim->rank[r];
         assert_true(++steps < 100000000);
         bool running = rank->op->status == GYRE_AGAIN;
-        while (gyre_engine_poll(rank->engine, gyre_sim_world_now(sim->world)))
+        while (sim_poll(sim, rank))
             continue;
         sim->left -= running && rank->op->status != GYRE_AGAIN;
     }

@@ -46,6 +46,9 @@ void sim_close(struct sim *sim);
 void sim_start(struct sim *sim, const struct sim_run *run);
 void sim_play(struct sim *sim);
 
+/* Moves what a rank can move, its wire too; true if anything did. */
+bool sim_poll(const struct sim *sim, const struct sim_rank *rank);
+
 /* Is that rank's OUTPUT what the table in collectives/schedule/schedule.h says? */
 void sim_check_rank(const struct sim *sim, const struct sim_run *run, uint32_t rank);
 

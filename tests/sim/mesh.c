@@ -117,8 +117,8 @@ static void in_place_waits(uint32_t n, uint64_t count)
         settle_place(&node.rank[r], &mesh_sim_world[r], r == 0, 4 * n * count);
     mesh_sim_start(&node, &shape);
     for (uint32_t r = 0; r < n; r++) /* the lines, then rank 0 as far as it gets */
-        gyre_engine_poll(node.rank[r].engine, 0);
-    while (gyre_engine_poll(node.rank[0].engine, 0))
+        gyre_engine_run(node.rank[r].engine);
+    while (gyre_engine_run(node.rank[0].engine))
         continue;
     mesh_sim_play(&node);
     mesh_sim_check(&node, &shape, 1);
@@ -207,15 +207,15 @@ static void root_stops_when_lines_are_used_up(void **state)
             data[i][k] = 100 * i + k;
         assert_non_null(gyre_engine_start(root, plan, data[i], data[i]));
     }
-    while (gyre_engine_poll(root, 0))
+    while (gyre_engine_run(root))
         continue;
     assert_int_equal(root->orders, 32 - GYRE_BOARD_SLOTS);
     for (int32_t i = 0; i < 32; i++) {
         assert_int_equal(gyre_engine_plan(leaf, &shape, &plan, NULL), 0);
         struct gyre_operation *op = gyre_engine_start(leaf, plan, NULL, got);
         for (int polls = 0; polls < 10 && op->status == GYRE_AGAIN; polls++) {
-            gyre_engine_poll(leaf, 0);
-            gyre_engine_poll(root, 0);
+            gyre_engine_run(leaf);
+            gyre_engine_run(root);
         }
         assert_int_equal(op->status, 0);
         gyre_engine_release(leaf, op);
@@ -241,7 +241,7 @@ static void different_operations_are_noticed(void **state)
         gyre_engine_plan(node.rank[1].engine, &other, &plan, NULL);
         gyre_engine_start(node.rank[1].engine, plan, b, b);
         for (int i = 0; i < 8; i++)
-            gyre_engine_poll(node.rank[i % 2].engine, 0);
+            gyre_engine_run(node.rank[i % 2].engine);
         assert_int_equal(node.rank[0].engine->fault.status, GYRE_MISMATCH);
         assert_int_equal(node.rank[1].engine->fault.status, GYRE_MISMATCH);
         mesh_sim_close(&node);
@@ -261,7 +261,7 @@ static void failure_detaches_announced_outputs(void **state)
     mesh_sim_world[0].region[2] = node.rank[0].memory[1];
     mesh_sim_start(&node, &shape);
     for (int i = 0; i < 5; i++)
-        gyre_engine_poll(node.rank[0].engine, 0);
+        gyre_engine_run(node.rank[0].engine);
     assert_int_equal(node.rank[0].op->status, GYRE_AGAIN);
     gyre_engine_fail(node.rank[0].engine, GYRE_PEER_LOST);
     assert_int_equal(node.rank[0].op->status, GYRE_PEER_LOST);

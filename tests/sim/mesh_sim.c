@@ -194,7 +194,7 @@ void mesh_sim_play(struct node *node)
         struct rank *rank = &node->rank[gyre_rng_below(&node->rng, node->n)];
         if (rank->op->status != GYRE_AGAIN)
             continue;
-        gyre_engine_poll(rank->engine, 0);
+        gyre_engine_run(rank->engine);
         assert_int_equal(rank->engine->fault.status, 0);
         left -= rank->op->status != GYRE_AGAIN;
     }

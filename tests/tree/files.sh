@@ -1,7 +1,6 @@
 # shellcheck shell=sh
-# Shell helper of the checks in this folder: goes to the root of the tree, lists files, counts
-# offences. Read with `.` by a script whose $0 stands here.
-cd "$(dirname "$0")/../.." || exit 1
+# Shell helper of the checks of the tree: lists files, counts offences. Read with `.` by a script
+# that stands at the root of the tree.
 offences=0
 
 offend() {

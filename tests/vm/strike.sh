@@ -5,7 +5,7 @@
 #   pair 29501 COMMAND...      both run it, each with its RANK; returns when they are under way
 #   strike kill -9 "$pid1"     now
 #   ends 0                     waits for rank 0: its exit code in $code, what it said in $out
-#   seconds_until 'rank 1'     from the strike to its line with these words; nothing if there is none
+#   seconds_until 'rank 1'     from the strike to its line with these words; nothing without one
 
 hundredths() { # since the start, to $now
     read -r now _ </proc/uptime
@@ -67,5 +67,6 @@ ends() { # rank
 }
 
 seconds_until() { # words
-    awk -v words="$1" -v struck="$struck" '$1 >= struck && index($0, words) { printf "%.2f\n", ($1 - struck) / 100; exit }' "$out"
+    awk -v words="$1" -v struck="$struck" '
+        $1 >= struck && index($0, words) { printf "%.2f\n", ($1 - struck) / 100; exit }' "$out"
 }

@@ -37,11 +37,13 @@ netem() { # what to do to all frames that leave a rank
     for i in 0 1; do ip netns exec "r$i" tc qdisc replace dev "n$i" root netem "$@"; done
 }
 
-start_ranks() { # a program and its flags; output to rank0 and rank1, processes to $first and $second
+# Output to rank0 and rank1, processes to $first and $second.
+start_ranks() { # a program and its flags
     # The dead time is well above the second that a cable is out, for this guest shares the machine
     # with another.
     for i in 0 1; do
-        ip netns exec "r$i" env RANK="$i" WORLD_SIZE=2 GYRE_ROOT=10.78.0.10:4000 GYRE_INTERFACE="n$i" \
+        ip netns exec "r$i" env RANK="$i" WORLD_SIZE=2 \
+            GYRE_ROOT=10.78.0.10:4000 GYRE_INTERFACE="n$i" \
             GYRE_KEY=00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff \
             GYRE_DEAD_TIME=$((2 * GYRE_TEST_SLOW))s GYRE_JOIN_TIMEOUT=60s "$@" >"rank$i" 2>&1 &
         [ "$i" != 0 ] || first=$!
@@ -71,7 +73,8 @@ start_ranks "$build/bench/all_reduce" -b 8 -e 2M -f 64 -n 5 -c 1 -d int32
 end_ranks
 expect "sums over a troubled network, exit codes $code0 $code1" [ "$code0 $code1" = "0 0" ]
 expect "nothing wrong in them" grep -q 'Out of bounds values *: 0' rank0
-expect "frames were lost on purpose" sh -c 'ip netns exec r0 tc -s qdisc show dev n0 | grep -q "dropped [1-9]"'
+expect "frames were lost on purpose" \
+    sh -c 'ip netns exec r0 tc -s qdisc show dev n0 | grep -q "dropped [1-9]"'
 grep '^ *[1-9]' rank0
 
 netem delay 1ms
@@ -81,7 +84,8 @@ ip link set p1 down
 sleep 1 # how long the cable is out
 ip link set p1 up
 end_ranks
-expect "a cable that is out for a second is outlasted, exit codes $code0 $code1" [ "$code0 $code1" = "0 0" ]
+expect "a cable that is out for a second is outlasted, exit codes $code0 $code1" \
+    [ "$code0 $code1" = "0 0" ]
 expect "with nothing wrong" grep -q 'Out of bounds values *: 0' rank0
 
 start_ranks timeout 60 "$build/bench/all_reduce" -b 64K -e 64K -n 1000000 -c 0

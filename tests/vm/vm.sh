@@ -58,13 +58,16 @@ expect "nothing is left of it" nothing_left
 # --- a run that goes well ---
 
 cat >"$room/folder/sum" <<END
-GYRE_TRANSPORT=verbs timeout 150 '$2/gyre' run -n 2 sh -c 'GYRE_RDMA_DEVICE=rxe\$RANK exec "\$@"' sh \\
+GYRE_TRANSPORT=verbs timeout 150 '$2/gyre' run -n 2 \\
+    sh -c 'GYRE_RDMA_DEVICE=rxe\$RANK exec "\$@"' sh \\
     '$2/bench/all_reduce' --no-ceiling -c 1 -n 2 -b 8 -e 128K -f 128
 END
-vm -n 3 -t 240 "$room/folder" 'for d in /sys/class/infiniband/*; do cat $d/ports/1/state; done; pwd >place; HOME=/tmp sh ./sum >sum.out 2>&1
+vm -n 3 -t 240 "$room/folder" 'for d in /sys/class/infiniband/*; do cat $d/ports/1/state; done
+    pwd >place; HOME=/tmp sh ./sum >sum.out 2>&1
     echo last >&2; exit 42'
 expect "the command's exit code" [ "$code" = 42 ]
-expect "three active devices, and both streams in order" out_is "$(printf '4: ACTIVE\n4: ACTIVE\n4: ACTIVE\nlast')"
+expect "three active devices, and both streams in order" \
+    out_is "$(printf '4: ACTIVE\n4: ACTIVE\n4: ACTIVE\nlast')"
 : >"$room/err"
 cp "$room/folder/sum.out" "$room/out"
 if grep 'built without RDMA' "$room/out"; then
@@ -84,8 +87,10 @@ if [ "$(id -u)" = 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups test
     cp -r "$image" "$room/plain/cache/gyre-vm"
     chmod 755 "$room" && chown -R 65534:65534 "$room/plain" "$room/tmp"
     code=0
-    XDG_CACHE_HOME=$room/plain/cache setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs \
-        "$run" -n 1 "$room/plain/folder" 'cat /sys/class/infiniband/rxe0/ports/1/state; echo it >file; exit 7' \
+    XDG_CACHE_HOME=$room/plain/cache \
+        setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs \
+        "$run" -n 1 "$room/plain/folder" \
+        'cat /sys/class/infiniband/rxe0/ports/1/state; echo it >file; exit 7' \
         >"$room/out" 2>"$room/err" || code=$?
     expect "a user who may nothing: the command's exit code" [ "$code" = 7 ]
     expect "a user who may nothing: a device" out_is '4: ACTIVE'

@@ -1,165 +1,119 @@
-/* gyre doctor: what this machine has, as a rank that starts here would find it. It makes no context
- * on any device and changes nothing, unless it is told to try. Tested by
- * tests/program/cuda/doctor.c. */
+/* gyre doctor: a check-up before a job: of this machine, as a rank that starts here would find it;
+ * or of several hosts and the ways between them.
+ *
+ *     checks/    each asks the machine about one thing ─▶ findings
+ *     hosts/     has other hosts checked, and tries the ways ─▶ findings
+ *     report.c   keeps them ─▶ print.c for people, json.c for programs
+ *
+ * Nothing is changed, and no context is made on any device unless --try asks for it. Exit code 0:
+ * no problem; 1: a problem was found; 2: wrong words. Tested by tests/program/cli/doctor.c. */
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "cli/doctor/try.h"
+#include "cli/doctor/checks/all.h"
+#include "cli/doctor/hosts/agent.h"
+#include "cli/doctor/hosts/hosts.h"
 #include "cli/flags.h"
-#include "device/device.h"
 
-#include <stdbool.h>
-#include <stdio.h>
+#include "base/env.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { TRY, HELP, FLAGS };
+enum { HOSTS, JOB, WAIT, JSON, TRY, AGENT, HELP, FLAGS };
 
 static const struct gyre_flag doctor_flags[FLAGS] = {
+    [HOSTS] = {"hosts", 0, "LIST",
+               "look at these hosts over ssh, and at the ways between them: a,b"},
+    [JOB] = {"job", 0, NULL, "be one rank of a job that looks at the hosts of all of them"},
+    [WAIT] = {"wait", 0, "TIME", "with --job: how long ranks are waited for (20s)"},
+    [JSON] = {"json", 0, NULL, "print one JSON document"},
     [TRY] = {"try", 0, NULL,
-             "let two processes share memory of each pair of devices; takes seconds"},
+             "let two processes share memory of each pair of CUDA devices; takes seconds"},
+    [AGENT] = {"agent", 0, NULL, NULL},
     [HELP] = {"help", 'h', NULL, "this page"}};
 
-/* "reaches 1, 3": devices whose memory it reads and writes directly. */
-static void print_reach(const struct gyre_device *cuda, int device, int count)
+/* Columns of the terminal; 0: standard output is none. */
+static int terminal_width(void)
 {
-    const char *before = "  reaches ";
-    for (int other = 0; other < count; other++)
-        if (other != device && cuda->reaches(device, other)) {
-            printf("%s%d", before, other);
-            before = ", ";
-        }
-    puts(*before == ',' ? "" : count > 1 ? "  reaches no other" : "");
-}
-
-static void print_device(const struct gyre_device *cuda, int device, int count)
-{
-    char uuid[GYRE_DEVICE_UUID_TEXT];
-    struct gyre_device_identity identity;
-    struct gyre_trouble trouble = {0};
-    if (cuda->identify(device, &identity, &trouble)) {
-        printf("  %d  %s\n", device, trouble.text);
-        return;
-    }
-    gyre_device_uuid_text(identity.uuid, uuid);
-    printf("  %d  %s  %s  %llu MiB", device, identity.name, uuid,
-           (unsigned long long)(identity.memory_bytes >> 20));
-    print_reach(cuda, device, count);
-}
-
-/* How messages and operations of device memory go between a rank on `device` and a rank on `other`.
- * `here`: both ranks are in one process. The devices say what they can do; whether copies between
- * them are right is tried when memory is shared (transport/memory/proof.h). */
-static const char *way_of_pair(const struct gyre_device *cuda, int device, int other, bool here)
-{
-    bool exported = cuda->exports(device) && cuda->exports(other);
-    if (cuda->reaches(device, other) && cuda->reaches(other, device))
-        return exported ? "direct: kernels and copies on memory that both map, passed as exported "
-                          "memory"
-                        : "direct: kernels and copies on memory that both map, passed as classic "
-                          "IPC handles";
-    return here && exported ? "staged by the driver: messages are copied from device to device"
-                            : "staged through host memory: the devices have no peer access";
-}
-
-static void print_pair(const struct gyre_device *cuda, int device, int other)
-{
-    const char *apart = way_of_pair(cuda, device, other, false);
-    const char *here = way_of_pair(cuda, device, other, true);
-    printf("  %d, %d  %s\n", device, other, apart);
-    if (strcmp(here, apart))
-        printf("        in one process %s\n", here);
-}
-
-static void print_pairs(const struct gyre_device *cuda, int count)
-{
-    puts("Between two ranks of one node (cuda_ipc), on devices");
-    for (int device = 0; device < count; device++)
-        for (int other = device; other < count; other++)
-            print_pair(cuda, device, other);
-    puts("in gyre_alloc_device() memory; other device memory is staged. Before two devices copy\n"
-         "from each other ranks try it once, as --try does, and stage where bytes were wrong. "
-         "Ranks\n"
-         "of different users, containers or machines map no memory: theirs goes over the network "
-         "by\n"
-         "way of the host. Where the system refuses to share memory, ranks stage it, and\n"
-         "GYRE_LOG=info tells why.");
-}
-
-/* Returns how many devices there are. */
-static int print_cuda(void)
-{
-    const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    struct gyre_trouble trouble = {0};
-    int count = cuda ? cuda->probe(&trouble) : 0;
-    if (count <= 0) {
-        printf("CUDA devices: none: %s\n",
-               cuda ? trouble.text
-                    : "this build of Gyre has no CUDA (no nvcc was found when it was configured)");
-        puts("Links inside a node: cuda_ipc is absent, shm serves host memory");
+    struct winsize size = {0};
+    if (!isatty(STDOUT_FILENO))
         return 0;
-    }
-    printf("CUDA devices: %d (CUDA_VISIBLE_DEVICES is %s)\n", count, visible ? visible : "not set");
-    for (int device = 0; device < count; device++)
-        print_device(cuda, device, count);
-    print_pairs(cuda, count);
-    return count;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col ? 80 : size.ws_col;
 }
 
-/* CUDA is of no use to the children of a process that has touched it: a child prints, and others
- * try. */
-static void print_and_try(void)
+static int tell(const struct gyre_doctor_report *report, bool json)
 {
-    char words[700];
-    int ended = 0, count = 0;
-    fflush(stdout);
-    pid_t child = fork();
-    if (child == 0) {
-        int devices = print_cuda();
-        fflush(stdout);
-        _exit(devices);
-    }
-    if (child > 0 && waitpid(child, &ended, 0) == child && WIFEXITED(ended))
-        count = WEXITSTATUS(ended);
-    if (count)
-        puts("Tried between two processes, from memory of the first device to the second");
-    for (int device = 0; device < count; device++)
-        for (int other = 0; other < count; other++) {
-            bool right = gyre_doctor_try(device, other, words, sizeof(words));
-            printf("  %d, %d  %s: %s\n", device, other, right ? "direct" : "staged", words);
-        }
+    struct gyre_doctor_title title;
+    const char *plain = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    bool colours =
+        isatty(STDOUT_FILENO) && !(plain && *plain) && !(terminal && !strcmp(terminal, "dumb"));
+    gyre_doctor_title_fill(&title);
+    if (json)
+        gyre_doctor_print_json(report, &title, stdout);
+    else
+        gyre_doctor_print(report, &title, stdout, colours, terminal_width());
+    return gyre_doctor_count(report, GYRE_DOCTOR_PROBLEM) > 0 || report->cut;
 }
 
-static void print_usage(void)
+static void print_doctor_help(void)
 {
-    puts("usage: gyre doctor [--try]\n\nPrints the CUDA devices that a rank would see here, whose "
-         "memory "
-         "each reaches\ndirectly, and how device memory goes between ranks on any two of them. "
-         "Without one it\nsays why.\n");
+    puts("usage: gyre doctor [FLAGS]\n\n"
+         "Looks at this machine as a rank that starts here would find it: cores, memory and "
+         "limits,\n"
+         "the network, RDMA and CUDA devices, the key, settings; or at several hosts, and at the\n"
+         "ways between them: firewalls, keys, versions, clocks, round trips, bandwidth. Says what\n"
+         "to do about problems. Ends with 0 if there is no problem, with 1 if there is one.\n");
     gyre_flags_print(doctor_flags, FLAGS);
+    puts("\nexamples: gyre doctor\n"
+         "          gyre doctor --hosts a,b,c\n"
+         "          srun -N 4 --ntasks-per-node=1 gyre doctor --job");
+}
+
+/* A rank that does not reach the others has found a problem; only wrong words are wrong use. */
+static int fail_to_look(int status, const struct gyre_trouble *trouble)
+{
+    gyre_cli_fail("doctor", status, trouble);
+    return status == GYRE_INVALID ? 2 : 1;
+}
+
+/* *speaks: this process tells what was found. */
+static int look(const char *const given[FLAGS], bool *speaks, struct gyre_doctor_report *report,
+                struct gyre_trouble *trouble)
+{
+    int64_t wait_ms = 20000;
+    *speaks = true;
+    if (given[HOSTS] && given[JOB])
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "--hosts and --job exclude each other; give one");
+    int status = given[WAIT] ? gyre_parse_duration_ms("--wait", given[WAIT], &wait_ms, trouble) : 0;
+    if (status)
+        return status;
+    if (given[HOSTS])
+        return gyre_doctor_visit(given[HOSTS], report, trouble);
+    if (given[JOB])
+        return gyre_doctor_attend((int)wait_ms, speaks, report, trouble);
+    gyre_check_this_machine(given[TRY], report);
+    return 0;
 }
 
 int gyre_cli_doctor(char **argv)
 {
     struct gyre_flags flags = {.argv = argv, .flag = doctor_flags, .count = FLAGS};
+    struct gyre_doctor_report report = {0};
     struct gyre_trouble trouble = {0};
-    bool tries = false;
-    int index;
-    while ((index = gyre_flags_next(&flags, &trouble)) == TRY)
-        tries = true;
-    if (index == HELP) {
-        print_usage();
-        return 0;
-    }
-    if (index == GYRE_FLAGS_END && *flags.argv)
-        index = gyre_trouble_set(&trouble, GYRE_INVALID, "unexpected word '%s'", *flags.argv);
-    if (index == GYRE_INVALID)
-        return gyre_cli_fail("doctor", GYRE_INVALID, &trouble);
-    if (tries)
-        print_and_try();
-    else
-        print_cuda();
-    return 0;
+    const char *given[FLAGS] = {NULL};
+    bool speaks;
+    int status = gyre_flags_read_only(&flags, given, &trouble);
+    if (status)
+        return gyre_cli_fail("doctor", status, &trouble);
+    if (given[HELP])
+        return print_doctor_help(), 0;
+    if (given[AGENT])
+        return gyre_doctor_serve(STDIN_FILENO, STDOUT_FILENO);
+    status = look(given, &speaks, &report, &trouble);
+    int code = status ? fail_to_look(status, &trouble) : speaks ? tell(&report, given[JSON]) : 0;
+    gyre_doctor_report_deinit(&report);
+    return code;
 }

@@ -2,6 +2,7 @@
  * Tested by tests/program/cli/inspect.c. */
 #include "cli/inspect/inside.h"
 
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "checkpoint/checkpoint.h"
@@ -9,11 +10,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void print_folder_table(const struct gyre_checkpoint_report *report)
+static void print_folder_table(const struct gyre_generation_report *report)
 {
     printf("%12s  %-8s %8s %14s\n", "step", "state", "ranks", "bytes");
     for (uint64_t i = 0; i < report->count; i++) {
-        const struct gyre_checkpoint_generation *generation = &report->generation[i];
+        const struct gyre_generation_found *generation = &report->generation[i];
         if (generation->trouble.status)
             printf("%12" PRIu64 "  %-8s %s\n", generation->step, "damaged",
                    generation->trouble.text);
@@ -23,22 +24,22 @@ static void print_folder_table(const struct gyre_checkpoint_report *report)
     }
 }
 
-static void print_texts(const char *folder, const struct gyre_checkpoint *checkpoint)
+static void print_texts(const char *folder, const struct gyre_generation *checkpoint)
 {
     char key[GYRE_STORED_SHOWN], value[GYRE_STORED_SHOWN];
-    printf("\nnewest whole: step %" PRIu64 ", model %.16s\n", gyre_checkpoint_step(checkpoint),
-           gyre_checkpoint_model_hash(checkpoint));
-    for (uint64_t i = 0; i < gyre_checkpoint_texts(checkpoint); i++) {
-        const struct gyre_stored_text *text = gyre_checkpoint_text_at(checkpoint, i);
-        printf("%s: %s\n", gyre_stored_shown(text->key, key),
-               gyre_stored_shown(text->value, value));
+    printf("\nnewest whole: step %" PRIu64 ", model %.16s\n", gyre_generation_step(checkpoint),
+           gyre_generation_model_hash(checkpoint));
+    for (uint64_t i = 0; i < gyre_generation_texts(checkpoint); i++) {
+        const struct gyre_stored_text *text = gyre_generation_text_at(checkpoint, i);
+        printf("%s: %s\n", gyre_printable(key, sizeof key, text->key),
+               gyre_printable(value, sizeof value, text->value));
     }
     printf("`gyre inspect %s/step-%08" PRIu64 "/model.safetensors` lists its tensors\n", folder,
-           gyre_checkpoint_step(checkpoint));
+           gyre_generation_step(checkpoint));
 }
 
 static void put_generation(struct gyre_json_out *out,
-                           const struct gyre_checkpoint_generation *generation)
+                           const struct gyre_generation_found *generation)
 {
     gyre_json_put_text(out, "{\"step\":");
     gyre_json_put_whole(out, generation->step);
@@ -54,8 +55,8 @@ static void put_generation(struct gyre_json_out *out,
     gyre_json_put_text(out, "}");
 }
 
-static void print_folder_json(const char *folder, const struct gyre_checkpoint_report *report,
-                              const struct gyre_checkpoint *newest)
+static void print_folder_json(const char *folder, const struct gyre_generation_report *report,
+                              const struct gyre_generation *newest)
 {
     struct gyre_json_out out = {.stream = stdout};
     gyre_json_put_text(&out, "{\"folder\":");
@@ -66,8 +67,8 @@ static void print_folder_json(const char *folder, const struct gyre_checkpoint_r
         put_generation(&out, &report->generation[i]);
     }
     gyre_json_put_text(&out, "],\n \"texts\":{");
-    for (uint64_t i = 0; newest && i < gyre_checkpoint_texts(newest); i++) {
-        const struct gyre_stored_text *text = gyre_checkpoint_text_at(newest, i);
+    for (uint64_t i = 0; newest && i < gyre_generation_texts(newest); i++) {
+        const struct gyre_stored_text *text = gyre_generation_text_at(newest, i);
         gyre_json_put_text(&out, i ? "," : "");
         gyre_json_put_string(&out, text->key);
         gyre_json_put_text(&out, ":");
@@ -79,20 +80,20 @@ static void print_folder_json(const char *folder, const struct gyre_checkpoint_r
 int gyre_inspect_folder(const char *folder, bool json)
 {
     struct gyre_trouble trouble = {0}, none = {0};
-    struct gyre_checkpoint_report report, skipped;
-    struct gyre_checkpoint *newest;
-    int status = gyre_checkpoint_look(folder, &report, &trouble);
+    struct gyre_generation_report report, skipped;
+    struct gyre_generation *newest;
+    int status = gyre_generation_look(folder, &report, &trouble);
     if (status)
         return gyre_cli_fail("inspect", status, &trouble);
-    status = gyre_checkpoint_open(&newest, folder, &skipped, &none);
+    status = gyre_generation_newest(&newest, folder, &skipped, &none);
     if (json)
         print_folder_json(folder, &report, newest);
     else
         print_folder_table(&report);
     if (newest && !json)
         print_texts(folder, newest);
-    gyre_checkpoint_report_free(&report);
-    gyre_checkpoint_report_free(&skipped);
-    gyre_checkpoint_close(newest);
+    gyre_generation_report_free(&report);
+    gyre_generation_report_free(&skipped);
+    gyre_generation_close(newest);
     return status ? gyre_cli_fail("inspect", status, &none) : 0;
 }

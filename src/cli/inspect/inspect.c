@@ -3,6 +3,7 @@
  * the exit code 2. Tested by tests/program/cli/inspect.c. */
 #include "cli/inspect/inside.h"
 
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/flags.h"
@@ -41,7 +42,7 @@ static void print_tensor(const struct gyre_stored_tensor *tensor, int width, boo
 {
     char name[GYRE_STORED_SHOWN], shape[SHAPE_MAX];
     struct gyre_inspect_values values;
-    printf("%-*s %-10s %-16s %12" PRIu64, width, gyre_stored_shown(tensor->name, name),
+    printf("%-*s %-10s %-16s %12" PRIu64, width, gyre_printable(name, sizeof name, tensor->name),
            gyre_stored_type_name(tensor->type), shape_of(tensor, shape), tensor->bytes);
     if (with_values) {
         gyre_inspect_values_of(tensor, false, &values);
@@ -59,7 +60,8 @@ static int widest_name(const struct gyre_safetensors *file)
     char name[GYRE_STORED_SHOWN];
     size_t most = sizeof "tensor" - 1;
     for (uint64_t i = 0; i < gyre_safetensors_count(file); i++) {
-        size_t length = strlen(gyre_stored_shown(gyre_safetensors_at(file, i)->name, name));
+        size_t length =
+            strlen(gyre_printable(name, sizeof name, gyre_safetensors_at(file, i)->name));
         most = length > most ? length : most;
     }
     return (int)most;
@@ -85,8 +87,8 @@ static void print_tensor_table(const struct gyre_safetensors *file, bool with_va
     for (uint64_t i = 0; i < gyre_safetensors_texts(file); i++) {
         const struct gyre_stored_text *text = gyre_safetensors_text_at(file, i);
         char key[GYRE_STORED_SHOWN], value[GYRE_STORED_SHOWN];
-        printf("%s: %s\n", gyre_stored_shown(text->key, key),
-               gyre_stored_shown(text->value, value));
+        printf("%s: %s\n", gyre_printable(key, sizeof key, text->key),
+               gyre_printable(value, sizeof value, text->value));
     }
 }
 

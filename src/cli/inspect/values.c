@@ -3,7 +3,7 @@
 #include "cli/inspect/inside.h"
 
 #include "base/bytes.h"
-#include "base/half.h"
+#include "base/small_floats.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -113,12 +113,7 @@ int gyre_cli_show_choices(char **argv)
     struct gyre_choices_asked a = {0};
     struct gyre_flags flags = {.argv = argv, .flag = gyre_choices_flags, .count = FLAGS};
     struct gyre_trouble trouble = {0};
-    int index, status;
-    while ((index = gyre_flags_next(&flags, &trouble)) >= 0)
-        a.word[index] = flags.value ? flags.value : "yes";
-    status = index == GYRE_FLAGS_END ? 0 : index;
-    if (!status && *flags.argv)
-        status = gyre_trouble_set(&trouble, GYRE_INVALID, "unexpected word '%s'", *flags.argv);
+    int status = gyre_flags_read_only(&flags, a.word, &trouble);
     if (!status && a.word[HELP])
         return print_choices_help(), 0;
     if (!status)

@@ -1,24 +1,20 @@
 /* gyre show env: every knob with its value, where the value came from, and what it means; behind
  * them the prices that choosing uses, if they come from a file. A value that cannot be used is told
  * on standard error and makes the exit code 2, as it would make gyre_init() fail; so does a set of
- * kernels that there is none of, where sums would take the fastest and warn. A name that is nearly
- * a knob's gets a line. Tested by tests/program/cli/knobs.sh. */
+ * kernels that there is none of, where sums would take the fastest and warn. Tested by
+ * tests/program/cli/knobs.sh. */
 #include "cli/show/parts.h"
 
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/flags.h"
-#include "cli/show/knobs.h"
+#include "cli/show/knob_check.h"
 
-#include "base/env.h"
 #include "collectives/choose/preference.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#define KNOBS_MAX 64
 
 enum { JSON, HELP, FLAGS };
 
@@ -107,44 +103,14 @@ static int check_all(struct gyre_preference *preference)
     return code;
 }
 
-static bool is_knob(const char *name)
-{
-    for (const struct gyre_knob *knob = gyre_knobs; knob->name; knob++)
-        if (strcmp(knob->name, name) == 0)
-            return true;
-    return false;
-}
-
-/* A variable that nothing reads and that is nearly a knob: most likely it was meant to be one. */
-static void tell_strangers(void)
-{
-    const char *names[KNOBS_MAX];
-    char name[64];
-    int count = 0;
-    for (const struct gyre_knob *knob = gyre_knobs; knob->name && count < KNOBS_MAX; knob++)
-        names[count++] = knob->name;
-    for (char **at = environ; *at; at++) {
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(*at, "="), *at);
-        const char *near = strncmp(name, "GYRE_", 5) == 0 && !is_knob(name)
-                               ? gyre_nearest_word(name, names, count)
-                               : NULL;
-        if (near)
-            fprintf(stderr, "gyre show env: nothing reads %s (did you mean \"%s\"?)\n", name, near);
-    }
-}
-
 int gyre_cli_show_env(char **argv)
 {
     struct gyre_flags flags = {.argv = argv, .flag = show_env_flags, .count = FLAGS};
     struct gyre_trouble trouble = {0};
-    bool given[FLAGS] = {false};
-    int index;
-    while ((index = gyre_flags_next(&flags, &trouble)) >= 0)
-        given[index] = true;
-    if (index == GYRE_FLAGS_END && *flags.argv)
-        index = gyre_trouble_set(&trouble, GYRE_INVALID, "unexpected word '%s'", *flags.argv);
-    if (index != GYRE_FLAGS_END)
-        return gyre_cli_fail("show env", index, &trouble);
+    const char *given[FLAGS] = {NULL};
+    int status = gyre_flags_read_only(&flags, given, &trouble);
+    if (status)
+        return gyre_cli_fail("show env", status, &trouble);
     if (given[HELP]) {
         puts("usage: gyre show env [FLAGS]\n");
         gyre_flags_print(show_env_flags, FLAGS);
@@ -153,7 +119,6 @@ int gyre_cli_show_env(char **argv)
     struct gyre_preference preference;
     given[JSON] ? print_env_json() : print_env_table();
     int code = check_all(&preference);
-    tell_strangers();
     if (code == 0 && !given[JSON])
         print_prices(&preference);
     return code;

@@ -20,6 +20,7 @@ enum {
     RANK,
     JSON,
     RUN,
+    CHECK,
     IN_PLACE,
     HELP,
     FLAGS
@@ -40,6 +41,10 @@ struct gyre_show_question {
  * story. Either way gyre_show_forget() ends it. */
 int gyre_show_settle(struct gyre_show_question *question, struct gyre_trouble *trouble);
 void gyre_show_forget(struct gyre_show_question *question);
+
+/* --check: proves the schedules that the question names, with corners of the count and every root.
+ * 0; GYRE_CORRUPT with the first defect, naming rank, round and step; or -ENOMEM. */
+int gyre_show_check(const struct gyre_show_question *question, struct gyre_trouble *trouble);
 
 /* --run: plays the schedule, prints every buffer after every round, and compares the end with what
  * it should be. */

@@ -131,12 +131,7 @@ int gyre_cli_show_sampler(char **argv)
     static struct sampler_asked a;
     struct gyre_flags flags = {.argv = argv, .flag = show_sampler_flags, .count = FLAGS};
     struct gyre_trouble trouble = {0};
-    int index, status;
-    while ((index = gyre_flags_next(&flags, &trouble)) >= 0)
-        a.word[index] = flags.value ? flags.value : "yes";
-    status = index == GYRE_FLAGS_END ? 0 : index;
-    if (!status && *flags.argv)
-        status = gyre_trouble_set(&trouble, GYRE_INVALID, "unexpected word '%s'", *flags.argv);
+    int status = gyre_flags_read_only(&flags, a.word, &trouble);
     if (!status && a.word[HELP]) {
         puts("usage: gyre show sampler [FLAGS]\n");
         gyre_flags_print(show_sampler_flags, FLAGS);

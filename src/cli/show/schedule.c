@@ -7,7 +7,9 @@
 #include "cli/common.h"
 #include "cli/show/question.h"
 #include "collectives/algorithms/table.h"
+#include "collectives/prove/check.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,19 +66,37 @@ static void print_schedule_help(void)
     for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++)
         printf("  %-18s%s\n", (*it)->name, (*it)->summary);
     puts("\nexample: gyre show all_reduce --algo ring -n 5 --run\n"
-         "         gyre show all_gather --counts 3,0,5 --run");
+         "         gyre show all_gather --counts 3,0,5 --run\n"
+         "         gyre show all_reduce --check");
+}
+
+/* What was printed may be wrong. The checker names the rank, the round and the step of a defect,
+ * where a play sees the wrong number alone. */
+static int prove_shown(const struct gyre_show_question *q, int played, struct gyre_trouble *trouble)
+{
+    if (q->slice.n > GYRE_SHOW_RUN_MAX || (played != 0 && played != GYRE_CORRUPT))
+        return played;
+    struct gyre_trouble defect = {0};
+    int status = gyre_check_schedule(q->algorithm, &q->slice, &defect);
+    if (status == 0)
+        return played;
+    *trouble = defect;
+    return status == -ENOMEM ? status : GYRE_CORRUPT;
 }
 
 static int answer_schedule(const struct gyre_show_question *q, struct gyre_trouble *trouble)
 {
     int status;
+    if (q->word[CHECK] != NULL)
+        return gyre_show_check(q, trouble);
     if (q->word[RUN] != NULL)
         status = gyre_show_run(q, trouble);
     else if (q->word[JSON] != NULL)
         status = gyre_print_json(stdout, q->algorithm, &q->slice, q->ranks);
     else
         status = gyre_print_table(stdout, q->algorithm, &q->slice, q->ranks);
-    if (status != 0)
+    status = prove_shown(q, status, trouble);
+    if (status == -ENOMEM)
         gyre_trouble_set(trouble, status, "no memory for a schedule of %u ranks", q->slice.n);
     return status;
 }

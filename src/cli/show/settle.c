@@ -26,6 +26,7 @@ const struct gyre_flag gyre_show_flags[FLAGS] = {
     [RANK] = {"rank", 'r', "RANK", "show this rank only"},
     [JSON] = {"json", 0, NULL, "print JSON instead of a table"},
     [RUN] = {"run", 0, NULL, "play it on small numbers, with every buffer after every round"},
+    [CHECK] = {"check", 0, NULL, "prove it, for 1 to 16 ranks unless --ranks or --nodes is given"},
     [IN_PLACE] = {"in-place", 0, NULL, "with --run: INPUT and OUTPUT are one memory"},
     [HELP] = {"help", 'h', NULL, "this page"},
 };
@@ -197,9 +198,25 @@ static int settle_size(struct gyre_show_question *q, struct gyre_trouble *troubl
     return status;
 }
 
+static int settle_check(const struct gyre_show_question *q, struct gyre_trouble *trouble)
+{
+    static const int others[] = {COUNT, COUNTS, ROOT, RANK, JSON, RUN, IN_PLACE};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (q->word[others[i]] != NULL)
+            return gyre_trouble_set(trouble, GYRE_INVALID,
+                                    "--check proves every root and count: leave out --%s",
+                                    gyre_show_flags[others[i]].name);
+    if (q->slice.n > GYRE_SHOW_RUN_MAX)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "--check proves at most %d ranks, not %u",
+                                GYRE_SHOW_RUN_MAX, q->slice.n);
+    return 0;
+}
+
 static int settle_form(struct gyre_show_question *q, struct gyre_trouble *trouble)
 {
     bool told = q->slice.verb == GYRE_VERB_ALL_TO_ALL;
+    if (q->word[CHECK] != NULL)
+        return settle_check(q, trouble);
     q->slice.in_place = told && q->word[IN_PLACE] != NULL;
     if (q->word[RUN] == NULL && q->word[IN_PLACE] != NULL && !told)
         return gyre_trouble_set(trouble, GYRE_INVALID,

@@ -1,6 +1,7 @@
 /* gyre show: the first word names the part; any other word is an operation. Tested by
  * tests/program/cli/show.c. */
 #include "cli/commands.h"
+#include "cli/common.h"
 
 #include "cli/show/parts.h"
 
@@ -9,6 +10,7 @@
 
 int gyre_cli_show(char **argv)
 {
+    gyre_cli_tell_strangers("show");
     if (*argv && !strcmp(*argv, "choices"))
         return gyre_cli_show_choices(argv + 1);
     if (*argv && !strcmp(*argv, "env"))

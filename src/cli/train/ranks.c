@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "launch/cores.h"
+#include "train/early.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -18,34 +19,76 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WORDS_MOST 512
+#define WORDS_MOST     512
+#define RANKS_PER_CORE 64
 
 static bool is_ranks(const char *word)
 {
     return strncmp(word, "--ranks", 7) == 0 && (!word[7] || word[7] == '=');
 }
 
-static bool cores_are_free(int64_t ranks)
+/* So many ranks take minutes to meet, and do nothing but give way to each other. */
+static int check_cores(const struct gyre_cores *cores, int ranks, struct gyre_trouble *trouble)
 {
-    static struct gyre_cores cores;
-    gyre_cores_find(&cores);
-    return gyre_cores_are_free(&cores, (int)ranks, gyre_cores_busy());
+    if (ranks <= cores->count * RANKS_PER_CORE)
+        return 0;
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "--ranks %d: this machine has %d core%s for them, and at most %d "
+                            "ranks train on a core; `gyre run --hosts` starts ranks on more "
+                            "machines",
+                            ranks, cores->count, cores->count > 1 ? "s" : "", RANKS_PER_CORE);
 }
 
-int gyre_cli_train_ranks(const char *ranks, char **argv, struct gyre_trouble *trouble)
+/* By mistake: every rank around would train a job of its own. */
+static int refuse_inside_job(int ranks, struct gyre_trouble *trouble)
 {
+    char launcher[32];
+    int around = gyre_cli_job_around(launcher);
+    if (around < 2 && !(around && strcmp(launcher, "gyre run") == 0))
+        return 0;
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "--ranks %d: this is a rank of a job of %d already (by %s), and each "
+                            "of them would start %d more: leave --ranks out to train over the %d, "
+                            "or start `gyre train --ranks %d` by itself",
+                            ranks, around, launcher, ranks, around, ranks);
+}
+
+int gyre_cli_train_check_start(int ranks, const struct gyre_train_options *options,
+                               const struct gyre_cores *cores, struct gyre_trouble *trouble)
+{
+    int status = refuse_inside_job(ranks, trouble);
+    if (!status)
+        status = gyre_train_check_ranks(options, ranks, trouble);
+    return status ? status : check_cores(cores, ranks, trouble);
+}
+
+int gyre_cli_train_ranks(const char *ranks, const char *measured,
+                         const struct gyre_train_options *options, char **argv,
+                         struct gyre_trouble *trouble)
+{
+    static struct gyre_cores cores;
     char tool[4096],
         *word[WORDS_MOST] = {tool, "run", "-n", (char *)(uintptr_t)ranks, "--no-prefix"};
     int64_t count;
-    int words = 5, status = gyre_parse_int("--ranks", ranks, 1, 4096, &count, trouble);
+    int words = 5,
+        status = gyre_parse_int("--ranks", ranks, 1, GYRE_CLI_TRAIN_RANKS_MOST, &count, trouble);
+    gyre_cores_find(&cores);
+    if (!status)
+        status = gyre_cli_train_check_start((int)count, options, &cores, trouble);
     if (!status)
         status = gyre_cli_path(tool, sizeof tool, trouble);
     if (status)
         return status;
-    if (cores_are_free(count))
+    if (gyre_cores_are_free(&cores, (int)count, gyre_cores_busy()))
         word[words++] = "--bind";
     word[words++] = tool;
     word[words++] = "train";
+    word[words++] = "--typed";
+    word[words++] = program_invocation_name;
+    if (measured) {
+        word[words++] = "--measured";
+        word[words++] = (char *)(uintptr_t)measured;
+    }
     for (; *argv && words < WORDS_MOST - 1; argv++) {
         if (!is_ranks(*argv))
             word[words++] = *argv;
@@ -54,9 +97,9 @@ int gyre_cli_train_ranks(const char *ranks, char **argv, struct gyre_trouble *tr
     }
     if (*argv)
         return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "more than %d words; --config FILE takes any", WORDS_MOST - 9);
-    if (isatty(STDERR_FILENO) && ttyname(STDERR_FILENO))
-        setenv("GYRE_TERMINAL", ttyname(STDERR_FILENO), 1);
+                                "more than %d words; --config FILE takes any", WORDS_MOST - 13);
+    if (isatty(STDOUT_FILENO) && ttyname(STDOUT_FILENO))
+        setenv("GYRE_TERMINAL", ttyname(STDOUT_FILENO), 1);
     setenv("OPENBLAS_NUM_THREADS", "1", 0); /* `gyre run` would take all cores of a rank */
     execv(tool, word);
     return gyre_trouble_set(trouble, -errno, "%s: %s", tool, strerror(errno));

@@ -1,32 +1,41 @@
 /* gyre train: a model, its data and its options, over the ranks of a job.
  *
- * With --ranks it starts them here; otherwise it is a rank of whatever launched it, or alone. What
- * is asked for comes from a preset, then a file, then flags: the last word counts. Tested by
- * tests/program/train/options.c. */
+ * With --ranks it starts them here, with --scaling one job after another; otherwise it is a rank of
+ * whatever launched it, or alone. What is asked for comes from a preset, then a file, then flags:
+ * the last word counts. Tested by tests/program/train/options.c. */
 #include "base/env.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/flags.h"
+#include "cli/train/closing.h"
 #include "cli/train/ranks.h"
+#include "cli/train/scaling.h"
 #include "train/train.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <gyre/gyre.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { RANKS, BACKEND, DEVICES, PRESET, CONFIG, HELP, OWN };
+enum { RANKS, SCALING, MARKDOWN, BACKEND, DEVICES, PRESET, CONFIG, HELP, TYPED, MEASURED, OWN };
 #define FLAGS_MOST 96
 
 static const struct gyre_flag own_flags[OWN] = {
     [RANKS] = {"ranks", 0, "COUNT", "start so many ranks here; without it, be one of a job's"},
+    [SCALING] = {"scaling", 0, "LIST", "train on each number of ranks, 1,2,4, and print a table"},
+    [MARKDOWN] = {"markdown", 0, "FILE", "the table of --scaling; --svg is its drawing then"},
     [BACKEND] = {"backend", 0, "NAME", "how ranks reach each other: TRANSPORTS"},
     [DEVICES] = {"devices", 0, "LIST", "CUDA devices: local rank i takes entry i; 2,4,7"},
-    [PRESET] = {"preset", 0, "NAME", "wine or mnist: options of a known task"},
+    [PRESET] = {"preset", 0, "NAME", "wine, digits or mnist: options of a known task"},
     [CONFIG] = {"config", 0, "FILE", "options from a file: name = value, a line each"},
     [HELP] = {"help", 'h', NULL, "this page"},
+    [TYPED] = {"typed", 0, "TOOL", NULL},       /* the tool that --ranks was typed to */
+    [MEASURED] = {"measured", 0, "FILE", NULL}, /* the figures of a run of --scaling */
 };
 
 struct asked {
@@ -52,8 +61,11 @@ static int print_train_help(const struct asked *asked)
     puts("usage: gyre train [FLAGS]\n");
     gyre_flags_print(asked->flag, asked->flags);
     puts("\nexamples: gyre train --preset wine --ranks 2\n"
-         "          gyre train --data digits.csv --layers 64,32,10 --optimizer adam --lr 1e-3\n"
-         "          gyre run --hosts a:4,b:2 gyre train --config job.conf --save run1 --resume");
+         "          gyre train --preset mnist --scaling 1,2,4 --svg scaling.svg\n"
+         "          gyre train --data table.csv --layers 64,32,10 --optimizer adam --lr 1e-3\n"
+         "          gyre run --hosts a:4,b:2 gyre train --config job.conf --save run1 --resume\n\n"
+         "wine and digits are built in: UCI data sets, https://doi.org/10.24432/C5PC7J and\n"
+         "https://doi.org/10.24432/C50P49, licensed under CC BY 4.0.");
     return 0;
 }
 
@@ -74,6 +86,29 @@ static int read_train_words(struct asked *asked, char **argv, struct gyre_troubl
     return index == GYRE_FLAGS_END ? 0 : index;
 }
 
+static struct gyre_cli_scaling asked_scaling(const struct asked *asked)
+{
+    return (struct gyre_cli_scaling){.list = asked->own[MEASURED] ? NULL : asked->own[SCALING],
+                                     .markdown = asked->own[MARKDOWN],
+                                     .ranks = asked->own[RANKS]};
+}
+
+static int check_options(const struct asked *asked, struct gyre_train_options *options,
+                         struct gyre_trouble *trouble)
+{
+    struct gyre_cli_scaling scaling = asked_scaling(asked);
+    int status = scaling.list ? gyre_cli_scaling_check(&scaling, options, trouble) : 0;
+    if (!status && asked->own[MARKDOWN] && !asked->own[SCALING])
+        status = gyre_trouble_set(trouble, GYRE_INVALID,
+                                  "--markdown is the table of --scaling 1,2,4, which is not given");
+    if (asked->own[MEASURED]) {
+        options->metrics = asked->own[MEASURED];
+        options->svg = NULL;
+        options->quiet = true;
+    }
+    return status ? status : gyre_train_options_check(options, trouble);
+}
+
 static int settle_options(const struct asked *asked, struct gyre_train_options *options,
                           char **storage, struct gyre_trouble *trouble)
 {
@@ -86,7 +121,7 @@ static int settle_options(const struct asked *asked, struct gyre_train_options *
     for (int i = OWN; !status && i < asked->flags; i++)
         if (asked->given[i])
             status = gyre_train_option_set(options, asked->flag[i].name, asked->value[i], trouble);
-    return status ? status : gyre_train_options_check(options, trouble);
+    return status ? status : check_options(asked, options, trouble);
 }
 
 /* -- one --------------------------------------------------------------------------------------- */
@@ -108,11 +143,22 @@ static void listen(void)
         sigaction(SIGINT, &action, NULL);
 }
 
+/* NULL: the path names no terminal. Any other file stays as it is. */
+static FILE *open_terminal(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0 || (isatty(fd) && fcntl(fd, F_SETFL, 0) == 0))
+        return fd < 0 ? NULL : fdopen(fd, "w");
+    close(fd);
+    return NULL;
+}
+
 static FILE *find_terminal(void)
 {
     const char *path = getenv("GYRE_TERMINAL");
-    FILE *terminal = path ? fopen(path, "we") : NULL;
-    return terminal ? terminal : stderr;
+    FILE *terminal = path ? open_terminal(path) : NULL;
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line is read when it is said, through a pipe too */
+    return terminal ? terminal : stdout;
 }
 
 static bool names_rank_0(const char *text)
@@ -123,7 +169,19 @@ static bool names_rank_0(const char *text)
     return at != NULL;
 }
 
-static int be_training_rank(const struct gyre_train_options *options, struct gyre_trouble *trouble)
+/* Without --typed and what follows it, which `gyre train --ranks` has put before the words. */
+static struct gyre_cli_command typed_command(const struct asked *asked, char **argv,
+                                             const struct gyre_comm *comm)
+{
+    int n = gyre_size(comm);
+    if (asked->own[TYPED])
+        return (struct gyre_cli_command){.tool = asked->own[TYPED], .ranks = n, .words = argv + 2};
+    return (struct gyre_cli_command){
+        .tool = program_invocation_name, .launched = n > 1, .words = argv};
+}
+
+static int be_training_rank(const struct asked *asked, char **argv,
+                            const struct gyre_train_options *options, struct gyre_trouble *trouble)
 {
     struct gyre_train_outcome outcome;
     struct gyre_comm *comm;
@@ -134,18 +192,25 @@ static int be_training_rank(const struct gyre_train_options *options, struct gyr
     int rank = gyre_rank(comm);
     FILE *terminal = find_terminal();
     status = gyre_train(comm, options, terminal, &outcome, trouble);
+    if (!status && !rank) {
+        struct gyre_cli_command command = typed_command(asked, argv, comm);
+        gyre_cli_train_close(terminal, &command, options, &outcome);
+    }
     int ended = gyre_finalize(comm);
-    if (!status && !outcome.steps && options->save && !rank)
-        fprintf(terminal, "gyre train: no step was made, so nothing is saved in %s\n",
-                options->save);
-    if (!status && outcome.stopped && !rank)
-        fprintf(terminal, "gyre train: stopped by a signal behind step %llu%s%s\n",
-                (unsigned long long)outcome.steps,
-                options->save ? "; saved in " : "; nothing is saved",
-                options->save ? options->save : "");
     if (status && rank && (status != GYRE_PEER_LOST || !names_rank_0(trouble->text)))
         trouble->text[0] = 0; /* rank 0 tells it, unless it is the one that is lost */
     return status ? status : ended;
+}
+
+static int start_training(const struct asked *asked, char **argv,
+                          const struct gyre_train_options *options, struct gyre_trouble *trouble)
+{
+    struct gyre_cli_scaling scaling = asked_scaling(asked);
+    if (scaling.list)
+        return gyre_cli_scaling(&scaling, options, argv, trouble);
+    if (asked->own[RANKS])
+        return gyre_cli_train_ranks(asked->own[RANKS], NULL, options, argv, trouble);
+    return be_training_rank(asked, argv, options, trouble);
 }
 
 int gyre_cli_train(char **argv)
@@ -162,11 +227,10 @@ int gyre_cli_train(char **argv)
         status = settle_options(&asked, &options, &storage, &trouble);
     if (!status)
         status = gyre_cli_backend(asked.own[BACKEND], &trouble);
-    if (!status && asked.own[DEVICES])
-        setenv("GYRE_DEVICES", asked.own[DEVICES], 1);
     if (!status)
-        status = asked.own[RANKS] ? gyre_cli_train_ranks(asked.own[RANKS], argv, &trouble)
-                                  : be_training_rank(&options, &trouble);
+        status = gyre_cli_devices(asked.own[DEVICES], &trouble);
+    if (!status)
+        status = start_training(&asked, argv, &options, &trouble);
     free(storage);
     if (status && !*trouble.text)
         return status == GYRE_INVALID ? 2 : 1;

@@ -1,6 +1,9 @@
-/* gyre tune's file: read what is there, replace what was measured, write it whole under another
- * name and rename it, so that nobody ever reads half a file. Tested by tests/program/cli/tune.c. */
+/* gyre tune's file: read what is there, replace what was measured, replace the whole, so
+ * that nobody ever reads half a file. Tested by tests/program/cli/tune.c. */
 #include "cli/tune/inside.h"
+
+#include "base/disk/regular.h"
+#include "data/files/file.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -44,38 +47,31 @@ static size_t keep_remarks(FILE *old, uint32_t kinds, char *text, size_t length)
     return length;
 }
 
+static void describe_quality(const struct gyre_measured *measured, char *text, size_t size)
+{
+    if (*measured->load)
+        snprintf(text, size, "under load: %s", measured->load);
+    else
+        snprintf(text, size, "off by %d %%", measured->error_percent);
+}
+
 static size_t add_remarks(const struct gyre_measured *measured, char *text, size_t length)
 {
-    char cpu[128], host[64] = "?", date[32];
+    char cpu[128], host[64] = "?", date[32], quality[320];
     time_t now = time(NULL);
     processor(cpu, sizeof cpu);
+    describe_quality(measured, quality, sizeof quality);
     gethostname(host, sizeof host - 1);
     strftime(date, sizeof date, "%F", gmtime(&now));
     for (int kind = 0; kind < GYRE_LINK_KINDS; kind++)
         if (measured->kinds & 1u << kind)
-            length +=
-                (size_t)snprintf(text + length, TEXT_MAX - length,
-                                 "# %s: %d ranks on %d node%s, %s, %ld cores of %s, %s, "
-                                 "off by %d %%\n",
-                                 gyre_link_kind_name[kind], measured->ranks, measured->nodes,
-                                 measured->nodes > 1 ? "s" : "", host,
-                                 sysconf(_SC_NPROCESSORS_ONLN), cpu, date, measured->error_percent);
+            length += (size_t)snprintf(text + length, TEXT_MAX - length,
+                                       "# %s: %d ranks on %d node%s, %s, %ld cores of %s, %s, "
+                                       "%s\n",
+                                       gyre_link_kind_name[kind], measured->ranks, measured->nodes,
+                                       measured->nodes > 1 ? "s" : "", host,
+                                       sysconf(_SC_NPROCESSORS_ONLN), cpu, date, quality);
     return length;
-}
-
-static int save(const char *path, const char *text, struct gyre_trouble *trouble)
-{
-    char part[4096];
-    snprintf(part, sizeof part, "%s.part", path);
-    FILE *file = fopen(part, "we");
-    bool bad = !file || fputs(text, file) < 0;
-    if (file)
-        bad |= fclose(file) != 0;
-    if (!bad && rename(part, path) == 0)
-        return 0;
-    int status = -errno;
-    unlink(part);
-    return gyre_trouble_set(trouble, status, "%s: %s", path, strerror(-status));
 }
 
 int gyre_tune_write(const char *path, const struct gyre_measured *measured,
@@ -85,10 +81,13 @@ int gyre_tune_write(const char *path, const struct gyre_measured *measured,
     uint32_t kinds = 0;
     char text[TEXT_MAX] = "# Prices of Gyre's links and folds, written by `gyre tune`; name this "
                           "file in GYRE_TUNE_FILE.\n";
-    FILE *old = fopen(path, "re");
-    int status = old ? gyre_tuning_read(path, &merged, &kinds, trouble) : 0;
+    struct stat about;
+    int fd = gyre_regular_open(path, 0, &about);
+    FILE *old = fd >= 0 ? fdopen(fd, "r") : NULL;
+    int status = fd == -ENOENT ? 0 : gyre_tuning_read(path, &merged, &kinds, trouble);
     if (status) {
-        fclose(old);
+        if (old)
+            fclose(old);
         return status;
     }
     size_t length = add_remarks(measured, text, strlen(text));
@@ -101,5 +100,5 @@ int gyre_tune_write(const char *path, const struct gyre_measured *measured,
     gyre_tuning_format(text + length, sizeof text - length, &merged, kinds | measured->kinds);
     if (old)
         fclose(old);
-    return save(path, text, trouble);
+    return gyre_file_replace(path, &(struct iovec){text, strlen(text)}, 1, trouble);
 }

@@ -19,6 +19,8 @@ struct gyre_measured {
     uint32_t kinds; /* of link, as bits 1 << kind */
     int error_percent;
     int ranks, nodes;
+    char load
+        [512]; /* what else the machines did meanwhile (base/machine/load.h); "": they were quiet */
 };
 
 extern const char *const gyre_tune_algorithm[GYRE_TUNE_ALGORITHMS]; /* of trial % ALGORITHMS */

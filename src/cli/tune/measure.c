@@ -9,6 +9,7 @@
  * tests/program/cli/tune.c. */
 #include "cli/tune/inside.h"
 
+#include "base/machine/load.h"
 #include "collectives/schedule/layout.h"
 
 #include <errno.h>
@@ -18,8 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BLOCKS  11
-#define LARGEST (UINT64_C(256) * 1024 + 128)
+#define BLOCKS        11
+#define BLOCK_NS_MOST 2e7 /* about, of one block */
+#define LARGEST       (UINT64_C(256) * 1024 + 128)
 
 static void settle_environment(void)
 {
@@ -88,10 +90,9 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int time_block(struct gyre_tune_scene *scene, int trial, double *ns)
+static int time_block(struct gyre_tune_scene *scene, int trial, int calls, double *ns)
 {
     uint64_t bytes = gyre_tune_bytes(trial);
-    int calls = bytes > 65536 ? 8 : bytes > 8192 ? 40 : 200;
     int status = gyre_barrier(scene->comm);
     double begun = now_ns();
     for (int i = 0; !status && i < calls; i++)
@@ -101,15 +102,35 @@ static int time_block(struct gyre_tune_scene *scene, int trial, double *ns)
     return status;
 }
 
+/* A few calls warm up and say how many make a block: on a loaded machine, where ranks wait for
+ * cores, fewer. All ranks settle on the same numbers. */
+static int settle_calls(struct gyre_tune_scene *scene, int calls[GYRE_TUNE_TRIALS])
+{
+    double took_ns[GYRE_TUNE_TRIALS];
+    int status = 0;
+    for (int t = 0; !status && t < GYRE_TUNE_TRIALS; t++) {
+        calls[t] = gyre_tune_bytes(t) > 65536 ? 8 : gyre_tune_bytes(t) > 8192 ? 40 : 200;
+        status = time_block(scene, t, 1 + calls[t] / 20, &took_ns[t]);
+    }
+    if (!status)
+        status =
+            gyre_all_reduce(scene->comm, took_ns, took_ns, GYRE_TUNE_TRIALS, GYRE_F64, GYRE_MAX);
+    for (int t = 0; !status && t < GYRE_TUNE_TRIALS; t++)
+        if (calls[t] * took_ns[t] > BLOCK_NS_MOST)
+            calls[t] = 1 + (int)(BLOCK_NS_MOST / took_ns[t]);
+    return status;
+}
+
 /* The lower quartile of blocks that take turns, so that a busy moment meets all trials and counts
- * little; then the mean over ranks. The first block only warms up. */
+ * little; then the mean over ranks. */
 static int time_all(struct gyre_tune_scene *scene)
 {
     double block[GYRE_TUNE_TRIALS][BLOCKS];
-    int status = 0;
-    for (int b = -1; !status && b < BLOCKS; b++)
+    int calls[GYRE_TUNE_TRIALS];
+    int status = settle_calls(scene, calls);
+    for (int b = 0; !status && b < BLOCKS; b++)
         for (int t = 0; !status && t < GYRE_TUNE_TRIALS; t++)
-            status = time_block(scene, t, &block[t][b < 0 ? 0 : b]);
+            status = time_block(scene, t, calls[t], &block[t][b]);
     for (int t = 0; !status && t < GYRE_TUNE_TRIALS; t++) {
         qsort(block[t], BLOCKS, sizeof **block, by_time);
         scene->took_ns[t] = block[t][BLOCKS / 4];
@@ -117,6 +138,29 @@ static int time_all(struct gyre_tune_scene *scene)
     return status ? status
                   : gyre_all_reduce(scene->comm, scene->took_ns, scene->took_ns, GYRE_TUNE_TRIALS,
                                     GYRE_F64, GYRE_AVG);
+}
+
+/* What disturbed any of the ranks meanwhile, told alike on all. */
+static int gather_load(struct gyre_tune_scene *scene, const struct gyre_load *own,
+                       struct gyre_measured *measured)
+{
+    struct gyre_load *load = calloc(scene->n, sizeof *load);
+    int status = load ? gyre_all_gather(scene->comm, own, load, sizeof *own, GYRE_U8) : -ENOMEM;
+    if (!status)
+        gyre_load_tell(load, (int)scene->n, measured->load, sizeof measured->load);
+    free(load);
+    return status;
+}
+
+static int time_under_watch(struct gyre_tune_scene *scene, struct gyre_measured *measured)
+{
+    static struct gyre_load_look before, after;
+    struct gyre_load own;
+    gyre_load_look("", &before);
+    int status = time_all(scene);
+    gyre_load_look("", &after);
+    gyre_load_between("", &before, &after, &own);
+    return status ? status : gather_load(scene, &own, measured);
 }
 
 static int measure_scene(struct gyre_tune_scene *scene, struct gyre_measured *measured,
@@ -129,7 +173,7 @@ static int measure_scene(struct gyre_tune_scene *scene, struct gyre_measured *me
     if (!status)
         status = lay_out_scene(scene, trouble);
     if (!status)
-        status = time_all(scene);
+        status = time_under_watch(scene, measured);
     if (!status)
         status = gyre_tune_price(scene, measured);
     return status;

@@ -45,8 +45,17 @@ static void tell_fit(const struct gyre_measured *measured, const char *path)
     for (int kind = 0; kind < GYRE_LINK_KINDS; kind++)
         if (measured->kinds & 1u << kind)
             printf(" %s", gyre_link_kind_name[kind]);
-    printf(" measured, the model is off by %d %% on average; written to %s\n",
-           measured->error_percent, path);
+    if (!*measured->load)
+        printf(" measured, the model is off by %d %% on average; written to %s\n",
+               measured->error_percent, path);
+    else
+        printf(" measured under load; written to %s\n", path);
+    fflush(stdout);
+    if (*measured->load)
+        fprintf(stderr,
+                "gyre tune: warning: while it measured, %s: these are prices of a loaded machine; "
+                "measure again when it is quiet\n",
+                measured->load);
 }
 
 static int be_tuning_rank(const char *path, struct gyre_trouble *trouble)
@@ -102,12 +111,7 @@ int gyre_cli_tune(char **argv)
     struct gyre_flags flags = {.argv = argv, .flag = tune_flags, .count = FLAGS};
     struct gyre_trouble trouble = {0};
     const char *word[FLAGS] = {[OUT] = "gyre.tune"};
-    int index, status;
-    while ((index = gyre_flags_next(&flags, &trouble)) >= 0)
-        word[index] = flags.value ? flags.value : "yes";
-    status = index == GYRE_FLAGS_END ? 0 : index;
-    if (!status && *flags.argv)
-        status = gyre_trouble_set(&trouble, GYRE_INVALID, "unexpected word '%s'", *flags.argv);
+    int status = gyre_flags_read_only(&flags, word, &trouble);
     if (!status && word[HELP])
         return print_tune_help(), 0;
     if (!status)

@@ -1,4 +1,4 @@
-/* Who is whose child in the binomial tree, which tree.c draws. */
+/* Parents and children in the binomial tree, which tree.c draws. */
 #ifndef GYRE_COLLECTIVES_ALGORITHMS_BINOMIAL_H
 #define GYRE_COLLECTIVES_ALGORITHMS_BINOMIAL_H
 
@@ -10,7 +10,7 @@ static inline uint32_t gyre_tree_depth(uint32_t n)
     return n == 1 ? 0 : 32 - (uint32_t)__builtin_clz(n - 1);
 }
 
-/* This rank's number in the tree, and back; the root is 0. */
+/* This rank's number in the tree, and the rank of a number. The root's number is 0. */
 static inline uint32_t gyre_tree_number(const struct gyre_slice *slice)
 {
     uint64_t place = gyre_order_place(slice, slice->rank) + (uint64_t)slice->n;
@@ -23,7 +23,8 @@ static inline uint32_t gyre_tree_rank(const struct gyre_slice *slice, uint64_t n
     return gyre_order_rank(slice, (uint32_t)(place % slice->n));
 }
 
-/* Has the edge of this weight `v` as its left end (towards the root) or as its right end? */
+/* Whether the edge of this weight has `v` as its left end (the parent) or as its right end (the
+ * child). */
 static inline bool gyre_tree_is_parent(const struct gyre_slice *slice, uint32_t v, uint64_t weight)
 {
     return v % (2 * weight) == 0 && v + weight < slice->n;
@@ -34,7 +35,7 @@ static inline bool gyre_tree_is_child(uint32_t v, uint64_t weight)
     return v % (2 * weight) == weight;
 }
 
-/* Whoever has a child has one at weight 1. */
+/* Whether v has children: a parent has a child at weight 1. */
 static inline bool gyre_tree_has_child(const struct gyre_slice *slice, uint32_t v)
 {
     return gyre_tree_is_parent(slice, v, 1);

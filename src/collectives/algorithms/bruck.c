@@ -1,27 +1,26 @@
 /* Bruck's algorithms: all-gather and all-to-all in ⌈log₂ n⌉ messages, for small data.
  *
- * All-gather. A rank keeps blocks in SCRATCH in the order rank, rank + 1, … With each step the
- * number of blocks that it has doubles; here rank 0 of n = 5:
+ * All-gather. A rank keeps blocks in SCRATCH in the order rank, rank + 1, … Each step doubles the
+ * number of blocks that a rank has; here rank 0 of n = 5:
  *
- *       [0]                gets  1 from 1:    [0 1]
- *       [0 1]              gets 2 3 from 2:   [0 1 2 3]
- *       [0 1 2 3]          gets  4 from 4:    [0 1 2 3 4] ─▶ OUTPUT
+ *        [0]                gets  1 from 1:    [0 1]
+ *        [0 1]              gets 2 3 from 2:   [0 1 2 3]
+ *        [0 1 2 3]          gets  4 from 4:    [0 1 2 3 4] ─▶ OUTPUT
  *
- * In step k it sends its first 2^k blocks to rank - 2^k and appends as many from rank + 2^k.
+ * In step k a rank sends its first 2^k blocks to rank - 2^k and appends as many from rank + 2^k.
  *
- * All-to-all. Block i is what this rank has for rank + i. It has to travel i places, and it does so
- * by the binary digits of i: in step k all blocks whose digit k is set go on by 2^k, in one
- * message.
+ * All-to-all. Block i is this rank's block for rank + i, so it has to travel i places. The binary
+ * digits of i say how: in step k all blocks whose digit k is set travel 2^k places, in one message.
  *
- *       i        1   2   3   4   5   6   7         n = 8
- *       step 0   ▪       ▪       ▪       ▪         to rank + 1
- *       step 1       ▪   ▪           ▪   ▪         to rank + 2
- *       step 2               ▪   ▪   ▪   ▪         to rank + 4
+ *        i        1   2   3   4   5   6   7         n = 8
+ *        step 0   ▪       ▪       ▪       ▪         to rank + 1
+ *        step 1       ▪   ▪           ▪   ▪         to rank + 2
+ *        step 2               ▪   ▪   ▪   ▪         to rank + 4
  *
- * Each message is packed first, from where its blocks came last: another step's message, which
- * stays in SCRATCH for that, or INPUT. So INPUT is read to the end before OUTPUT is written, and
- * nothing differs in place. Blocks have to be of equal length, for who hands one on must know it.
- * Copies are 32 to a round.
+ * A rank packs each message first. A block is packed from where it came last: the message of an
+ * earlier step, which stays in SCRATCH, or INPUT. So INPUT is read to the end before OUTPUT is
+ * written, and in place nothing differs. Blocks have equal lengths, because every rank on a block's
+ * way must know the length. A round has at most 32 copies.
  *
  * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/schedule/schedule.h"
@@ -97,7 +96,8 @@ static void bruck_all_gather(const struct gyre_slice *s, uint64_t index, struct 
 
 /* -- all-to-all -------------------------------------------------------------------------------- */
 
-/* How many of 0 … n-1 have binary digit k set, which is the j-th, and where among them `i` is. */
+/* How many of the numbers 0 … n-1 have binary digit k set; the j-th of them; and the position of
+ * `i` among them. */
 static uint64_t with_digit(const struct gyre_slice *s, uint32_t k)
 {
     uint64_t half = UINT64_C(1) << k, rest = s->n % (2 * half);
@@ -121,7 +121,8 @@ static uint64_t block_bytes(const struct gyre_slice *s)
     return s->count * s->element;
 }
 
-/* The message of step k in SCRATCH; behind the last, the one being packed. */
+/* The place of the message of step k in SCRATCH. Behind the last message lies the one being
+ * packed. */
 static uint64_t message_at(const struct gyre_slice *s, uint32_t k)
 {
     uint64_t blocks = 0;
@@ -130,7 +131,7 @@ static uint64_t message_at(const struct gyre_slice *s, uint32_t k)
     return blocks * block_bytes(s);
 }
 
-/* Where block i is when its digits below k have been done. */
+/* The place of block i after the steps below k. */
 static struct gyre_place whereabouts(const struct gyre_slice *s, uint32_t k, uint64_t i)
 {
     uint64_t done = i & ((UINT64_C(1) << k) - 1);
@@ -159,7 +160,7 @@ static void go_on(const struct gyre_slice *s, uint32_t k, struct gyre_round *rou
                     gyre_at(GYRE_SCRATCH, message_at(s, depth(s->n))), bytes);
 }
 
-/* Block i has come from rank - i. */
+/* Copies blocks to OUTPUT: block i has come from rank - i. */
 static void arrive(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     uint64_t i = index * COPIES_PER_ROUND, end = i + COPIES_PER_ROUND;
@@ -215,7 +216,7 @@ static struct gyre_extent bruck_extent(const struct gyre_slice *s)
     return (struct gyre_extent){rounds, scratch, COPIES_PER_ROUND + 1, COPIES_PER_ROUND + 1};
 }
 
-/* All-gather: blocks that the receiver lacks. All-to-all: each block once for each digit. */
+/* All-gather sends the blocks that the receiver lacks, all-to-all each block once per set digit. */
 static uint64_t bruck_sent_bytes(const struct gyre_slice *s)
 {
     uint64_t bytes = 0;

@@ -1,12 +1,10 @@
-/* The chain: sums travel from rank 0 to rank n-1, and each rank adds its own on
- * the way. So every element is the left fold ((0 + 1) + 2) + …, whatever the
- * size, the cut and the placement: with direct, the algorithm for those who
- * compare runs. Direct talks to all n-1 others; here a rank talks to its two
- * neighbours. (To sum in the order of ranks the chain must follow ranks, not
- * nodes.)
+/* The chain: sums travel from rank 0 to rank n-1, and each rank adds its own input on the way. So
+ * every element is the left fold ((0 + 1) + 2) + …, whatever the size, the cut and the placement.
+ * Chain and direct are the algorithms for users who compare runs. In direct a rank talks to all n-1
+ * others, here to its two neighbours. The chain follows ranks, not nodes, because it sums in the
+ * order of ranks.
  *
- * The slice is cut into segments, which follow each other up the chain and,
- * complete, down again:
+ * The slice is cut into segments. They follow each other up the chain and, complete, down again:
  *
  *        step 0    0 ─a▶ 1                      rank 1 adds its a, …
  *        step 1    0 ─b▶ 1 ─a▶ 2
@@ -14,19 +12,19 @@
  *        step 3          1 ─c▶ 2 ─b▶ 3          3 ─a▶ 2 begins the way down
  *        step 4                2 ─c▶ 3          3 ─b▶ 2 ─a▶ 1
  *
- * A step on the way up is two rounds, exchange and reduce; what goes down
- * shares the second. All ranks reach full speed once n segments are under way.
- * Reduce ends at rank n-1, which sends on to the root.
+ * A step on the way up is two rounds, exchange and reduce; segments on the way down share the
+ * second. All ranks reach full speed once n segments are under way. Reduce ends at rank n-1, which
+ * sends the sum to the root.
  *
- * A partial sum waits in OUTPUT, in the element's type. Where the accumulator
- * is wider it would be rounded there, and the fold would not be rounded once:
- * such slices do not suit.
+ * A partial sum waits in OUTPUT, in the element's type. Where the accumulator is a wider type, the
+ * partial sum would be rounded there and the fold would be rounded more than once. Such slices do
+ * not suit.
  *
  * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/schedule/schedule.h"
 
-#define SEGMENT_BYTES (UINT64_C(16) << 10) /* at least, … */
-#define SEGMENTS_MAX  64                   /* … and at most so many */
+#define SEGMENT_BYTES (UINT64_C(16) << 10) /* of a segment, at least */
+#define SEGMENTS_MAX  64                   /* of a slice, at most */
 
 static uint64_t chain_segments(const struct gyre_slice *s)
 {
@@ -39,15 +37,15 @@ static struct gyre_span chain_segment(const struct gyre_slice *s, uint64_t index
     return gyre_slice_cut(s, gyre_slice_whole(s), chain_segments(s), index);
 }
 
-/* Is this rank where the sums become complete? */
+/* Whether sums become complete on this rank. */
 static bool at_end(const struct gyre_slice *s)
 {
     return s->rank == s->n - 1;
 }
 
-/* Where the result does not stay (reduce, off the root), sums wait in SCRATCH
- * behind what is being received, in two places, for the last rank sends one
- * while it completes the next. */
+/* The place of the sum of a segment. Where the result does not stay (reduce, off the root) sums
+ * wait in SCRATCH behind the segment that is received. There are two places, because the last rank
+ * sends one sum while it completes the next. */
 static struct gyre_place chain_sum(const struct gyre_slice *s, uint64_t index)
 {
     if (s->verb == GYRE_VERB_ALL_REDUCE || (at_end(s) && s->rank == s->root))
@@ -55,11 +53,10 @@ static struct gyre_place chain_sum(const struct gyre_slice *s, uint64_t index)
     return gyre_at(GYRE_SCRATCH, (1 + index % 2) * chain_segment(s, 0).bytes);
 }
 
-/* Rank r sends segment k in step r + k, and so receives it in the step before.
- */
+/* The way up: rank r sends segment k in step r + k and receives it in the step before. */
 static void chain_up(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
 {
-    uint64_t out = step - s->rank, in = out + 1; /* below 0 it wraps: no segment */
+    uint64_t out = step - s->rank, in = out + 1; /* below 0 the number wraps: no such segment */
     if (s->rank > 0 && in < chain_segments(s))
         gyre_round_recv(round, s->rank - 1, gyre_at(GYRE_SCRATCH, 0), chain_segment(s, in).bytes);
     if (!at_end(s) && out < chain_segments(s))
@@ -80,7 +77,7 @@ static void reduce_segment(const struct gyre_slice *s, uint64_t step, struct gyr
     gyre_round_source(round, gyre_at(GYRE_INPUT, chain_segment(s, in).at));
 }
 
-/* The rank n-1-q sends segment k down in step n-1 + q + k. */
+/* The way down: rank n-1-q sends segment k in step n-1 + q + k. */
 static void chain_down(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
 {
     uint64_t out = step - (s->n - 1) - (s->n - 1 - s->rank), in = out + 1;
@@ -104,7 +101,7 @@ static void to_root(const struct gyre_slice *s, uint64_t step, struct gyre_round
         gyre_round_send(round, s->root, chain_sum(s, index), chain_segment(s, index).bytes);
 }
 
-/* Steps in which something goes up; from then on a step is one round. */
+/* The steps with a segment on the way up. From then on a step is one round. */
 static uint64_t chain_steps_up(const struct gyre_slice *s)
 {
     return s->n + chain_segments(s) - 2;
@@ -138,7 +135,7 @@ static uint64_t chain_scratch_bytes(const struct gyre_slice *s)
 static struct gyre_extent chain_extent(const struct gyre_slice *s)
 {
     uint64_t both = 2 * chain_steps_up(s);
-    uint32_t steps = chain_segments(s) > 1 ? 3 : 1; /* one segment is at one place at a time */
+    uint32_t steps = chain_segments(s) > 1 ? 3 : 1; /* a rank handles one segment in a round */
     if (s->n == 1)
         return (struct gyre_extent){1, 0, 1, 1};
     if (s->verb == GYRE_VERB_ALL_REDUCE)
@@ -146,7 +143,7 @@ static struct gyre_extent chain_extent(const struct gyre_slice *s)
     return (struct gyre_extent){both + (s->root != s->n - 1), chain_scratch_bytes(s), steps, 2};
 }
 
-/* Once up, and once down or to the root. */
+/* The data once up, and once down or to the root. */
 static uint64_t chain_sent_bytes(const struct gyre_slice *s)
 {
     uint64_t bytes = s->count * s->element;

@@ -1,10 +1,10 @@
-/* Direct: every rank talks to every other, and each element is summed in one place, over ranks 0 …
- * n-1 in that order.
+/* Direct: every rank talks to every other, and one REDUCE sums each element, over ranks 0 … n-1 in
+ * that order.
  *
  *     one-shot (small)                         two-shot (large)
  *
- *     everyone sends all it has to all;        everyone sends block j to rank j;
- *     everyone adds n sources itself           rank j adds n sources into its own block j
+ *     every rank sends all its data to all;    every rank sends block j to rank j;
+ *     every rank adds n sources itself         rank j adds n sources into its own block j
  *                                              and sends the finished block to all
  *
  *          0 ──▶ 1                                  block 1 of 0 ─┐
@@ -12,22 +12,23 @@
  *          …                                        block 1 of 2 ─┘
  *
  * One-shot moves (n-1) × the data in one exchange, two-shot 2(n-1)/n × in two. Both fold the same
- * sources in the same order in one REDUCE, so the bits of a result depend neither on the size, nor
- * on the cut into slices, nor on who sits where: this is the algorithm for those who compare runs.
+ * sources in the same order in one REDUCE. So the bits of a result depend neither on the size, nor
+ * on the cut into slices, nor on the placement of ranks: direct is an algorithm for users who
+ * compare runs.
  *
- * The other verbs are parts of these. Reduce-scatter stops after the sum, and all-gather starts
- * there. Reduce hands the finished blocks to the root instead of to all; one-shot, only the root
+ * The other verbs are parts of these two. Reduce-scatter stops after the sum, and all-gather starts
+ * there. Reduce sends the finished blocks to the root instead of to all; one-shot, only the root
  * adds. Broadcast has the same two shapes with one source: the root sends everything to all, or it
- * scatters blocks and all gather them; nobody sends to the root, which has had everything from the
- * start. Scatter and gather are that first exchange, and the same backwards.
+ * scatters blocks and all gather them. No rank sends to the root of a broadcast, which has
+ * everything from the start. Scatter and gather are the first exchange, and the same backwards.
  *
- * An exchange with n-1 peers is cut into rounds of 32: in round k of it a rank sends to the ranks
- * at distance 32k+1 … 32k+32 to its right and receives from those as far to its left, so a message
+ * An exchange with n-1 peers is cut into rounds of 32. In round k a rank sends to the ranks at
+ * distance 32k+1 … 32k+32 to its right and receives from the ranks as far to its left. So a message
  * stands in the same round of both ends, no peer is met by all at once, and no plan grows with n.
  *
- * All-to-all pairs ranks instead: i and j meet in turn (i + j) mod n, 32 turns to a round, and so
- * both give up the very block that they get. Who works in place saves these 32 blocks in the round
- * before and sends from there.
+ * All-to-all pairs ranks instead: i and j meet in turn (i + j) mod n, 32 turns to a round. So
+ * each of the two sends the block in whose place it receives one. A rank that works in place saves
+ * these 32 blocks in the round before and sends from there.
  *
  * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/schedule/schedule.h"
@@ -55,7 +56,7 @@ static uint32_t direct_exchange_rounds(const struct gyre_slice *s)
     return (s->n - 1 + PEERS_PER_ROUND - 1) / PEERS_PER_ROUND;
 }
 
-/* One-shot, everybody answers for everything. */
+/* The part of the data that `rank` sums or has: one-shot, the whole. */
 static struct gyre_span share(const struct gyre_slice *s, uint32_t rank)
 {
     bool blocks = gyre_verb_scatters(s->verb) || gyre_verb_gathers(s->verb);
@@ -63,7 +64,7 @@ static struct gyre_span share(const struct gyre_slice *s, uint32_t rank)
                                   : gyre_slice_share(s, rank);
 }
 
-/* The peers of one exchange round, as distances first … last; the sender stands to the left of the
+/* The peers of one exchange round, as distances first … last. The sender stands to the left of the
  * receiver. */
 struct reach {
     uint64_t first, last;
@@ -92,8 +93,8 @@ static bool within(struct reach reach, uint64_t distance)
 
 /* -- collect contributions to my share and fold them ------------------------------------------- */
 
-/* Where a peer's contribution waits: one slot for each other rank, by rank; the last slot is for
- * the sum of a rank that has no OUTPUT. */
+/* The place where a peer's contribution waits: one slot for each other rank, by rank. The slot
+ * behind the last is for the sum of a rank without OUTPUT. */
 static struct gyre_place direct_slot(const struct gyre_slice *s, uint32_t peer)
 {
     return gyre_at(GYRE_SCRATCH, (peer < s->rank ? peer : peer - 1) * share(s, s->rank).bytes);
@@ -136,7 +137,7 @@ static void fold_whole(const struct gyre_slice *s, struct gyre_round *round)
 
 /* -- give what I have to all, or to the root --------------------------------------------------- */
 
-/* Of a broadcast the root needs nothing, and has its share in INPUT. */
+/* Whether a rank receives nothing: the root of a broadcast, which has its share in INPUT. */
 static bool needs_nothing(const struct gyre_slice *s, uint32_t rank)
 {
     return s->verb == GYRE_VERB_BROADCAST && rank == s->root;
@@ -191,7 +192,7 @@ static uint64_t pair_rounds(const struct gyre_slice *s)
     return (s->n + (uint64_t)PEERS_PER_ROUND - 1) / PEERS_PER_ROUND;
 }
 
-/* The turns of a pair of rounds, and whom this rank meets in one. */
+/* The turns of a pair of rounds, and the rank that this rank meets in a turn. */
 static struct reach turns_of(const struct gyre_slice *s, uint64_t pair)
 {
     uint64_t first = pair * PEERS_PER_ROUND, last = first + PEERS_PER_ROUND - 1;
@@ -250,7 +251,8 @@ static uint64_t most_saved(const struct gyre_slice *s)
 
 /* -- the verbs --------------------------------------------------------------------------------- */
 
-/* The own block of what all or the root gather, get scattered, or have from the start. */
+/* Copies the own block where the rank has it already: of a gather, of a scatter, of a broadcast's
+ * root. */
 static void direct_keep_own(const struct gyre_slice *s, struct gyre_round *round)
 {
     struct gyre_span own = share(s, s->rank);
@@ -319,7 +321,7 @@ static uint64_t direct_rounds(const struct gyre_slice *s)
 
 static uint64_t direct_scratch(const struct gyre_slice *s)
 {
-    bool homeless = gyre_slice_blocks(s, GYRE_OUTPUT) == 0; /* the sum of it */
+    bool homeless = gyre_slice_blocks(s, GYRE_OUTPUT) == 0; /* the sum needs a place in SCRATCH */
     if (s->verb == GYRE_VERB_ALL_TO_ALL)
         return most_saved(s);
     if (!gyre_verb_reduces(s->verb) || !folds(s, s->rank))

@@ -1,6 +1,7 @@
-/* Two binary trees, each for half of the data. In a binary tree the inner ranks do all the work
- * while the leaves, half of all, only send up or take what comes down. So there are two, and who
- * is inner in one is a leaf in the other. Root 0 stands above both; here 8 ranks:
+/* Two binary trees, each for half of the data. In one binary tree the inner ranks do all the work
+ * while the leaves, half of all ranks, only send up or receive what comes down. So there are two
+ * trees, and a rank that is inner in one is a leaf in the other. Root 0 stands above both; here 8
+ * ranks:
  *
  *        first half      0                    second half      0
  *                        │                                     │
@@ -8,43 +9,45 @@
  *            ┌───2───┐       ┌──6──┐               ┌───1───┐       ┌──5──┐
  *            1       3       5     7               7       2       4     6
  *
- * The first has its nodes in the order of their numbers: the lowest bit set is the height, odd
- * numbers are leaves. The second is the first with every rank moved by one place (or, for an even
- * number of ranks below the root, mirrored), so that even and odd change places.
+ * The first tree has its nodes in the order of their numbers: the lowest set bit is the height, odd
+ * numbers are leaves. The second tree is the first with every rank moved by one place, or mirrored
+ * where an even number of ranks is below the root. So even and odd numbers change places.
  *
- * Each half is cut into segments that follow each other. A node d levels below the root, of L,
- * sends segment k up in step L-d + k, when its children's have come in the step before and have
- * been added; the root completes it and sends it down in step L + k, and so on level by level:
+ * Each half is cut into segments that follow each other. A node d levels below the root, of L
+ * levels, sends segment k up in step L-d + k. Its children's segments came in the step before and
+ * have been added. The root completes segment k and sends it down in step L + k, and so on level by
+ * level:
  *
  *        step      exchange      segments up            one round
  *                  reduce        own and children's     one round, and segments down
  *
- * When nothing goes up any more a step is one round. Reduce stops at the root; broadcast has the
- * way down only. With layouts, numbers are places in the order of nodes: neighbours in a tree are
- * mostly neighbours there.
+ * When no segment goes up any more, a step is one round. Reduce stops at the root; broadcast has
+ * the way down only. With layouts, numbers are places in the order of nodes: neighbours in a tree
+ * are mostly neighbours there.
  *
  * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/algorithms/order.h"
 #include "collectives/schedule/schedule.h"
 
-#define SEGMENT_BYTES (UINT64_C(32) << 10) /* at least, … */
-#define SEGMENTS_MAX  8                    /* … and at most so many of a half */
+#define SEGMENT_BYTES (UINT64_C(32) << 10) /* of a segment, at least */
+#define SEGMENTS_MAX  8                    /* of a half, at most */
 
 #define NOBODY UINT32_MAX
 
-/* Of a round: in one tree up to 3 each way, in the other 1; sums need 4 sources. */
+/* Steps and sources of a round, at most: 3 steps each way in one tree and 1 in the other; a sum
+ * needs 4 sources. */
 #define STEPS_MAX 8
 
 /* This rank in one of the trees, by numbers: 0 is the root, 1 … n-1 are below. */
 struct node {
-    uint32_t half; /* of the data, and which tree */
+    uint32_t half; /* the half of the data, which is also the tree */
     uint32_t depth;
     uint32_t parent, child[2]; /* ranks, or NOBODY */
 };
 
 static uint32_t trees(const struct gyre_slice *s)
 {
-    return s->n > 2 ? 2 : 1; /* of two ranks both trees would be one edge */
+    return s->n > 2 ? 2 : 1; /* with two ranks both trees would be one edge */
 }
 
 /* -- numbers ----------------------------------------------------------------------------------- */
@@ -60,7 +63,8 @@ static uint32_t height(const struct gyre_slice *s)
     return s->n == 1 ? 0 : 32 - (uint32_t)__builtin_clz(s->n - 1);
 }
 
-/* The trees of `below` nodes: who stands above `number`, and its children to the left and right. */
+/* In a tree of `below` nodes under the root: the parent of `number`, and its children to the left
+ * and right. */
 static uint32_t above(uint32_t number, uint32_t below)
 {
     uint32_t rest = number ^ lowest_bit(number), up = rest | lowest_bit(number) << 1;
@@ -85,7 +89,7 @@ static uint32_t top(const struct gyre_slice *s)
     return s->n > 1 ? UINT32_C(1) << (height(s) - 1) : NOBODY;
 }
 
-/* A rank's number in tree `half`, and back. */
+/* A rank's number in tree `half`, and the rank of a number. */
 static uint32_t number_of(const struct gyre_slice *s, uint32_t half, uint32_t rank)
 {
     uint32_t below = s->n - 1, root = gyre_order_place(s, s->root);
@@ -145,8 +149,8 @@ static bool adds(const struct node *node)
     return node->child[0] != NOBODY;
 }
 
-/* Where child i's segment is received; a sum that may not stay in OUTPUT waits behind the
- * children's. The root, with one child in each tree, has a place for each. */
+/* The place where child i's segment is received. A sum that may not stay in OUTPUT waits behind the
+ * children's segments. The root has one child in each tree and a place for each. */
 static struct gyre_place double_tree_slot(const struct gyre_slice *s, const struct node *node,
                                           uint32_t i)
 {
@@ -174,7 +178,8 @@ static struct gyre_place double_tree_sum(const struct gyre_slice *s, const struc
 static void double_tree_up(const struct gyre_slice *s, const struct node *node, uint64_t step,
                            struct gyre_round *round)
 {
-    uint64_t out = step - (height(s) - node->depth), in = out + 1; /* below 0 it wraps: nothing */
+    /* Below 0 the number wraps: no such segment. */
+    uint64_t out = step - (height(s) - node->depth), in = out + 1;
     struct gyre_span sent = double_tree_segment(s, node->half, out);
     for (uint32_t i = 0; in < double_tree_segments(s) && i < children(node); i++)
         gyre_round_recv(round, node->child[i], double_tree_slot(s, node, i),
@@ -199,7 +204,7 @@ static void add_child_sums(const struct gyre_slice *s, const struct node *node, 
         gyre_round_source(round, double_tree_slot(s, node, i));
 }
 
-/* Step 0 is when the root sends its first segment. */
+/* The way down: the root sends its first segment in step 0. */
 static void double_tree_down(const struct gyre_slice *s, const struct node *node, uint64_t step,
                              struct gyre_round *round)
 {
@@ -214,7 +219,7 @@ static void double_tree_down(const struct gyre_slice *s, const struct node *node
                         gyre_at(from_input ? GYRE_INPUT : GYRE_OUTPUT, sent.at), sent.bytes);
 }
 
-/* Steps in which something goes up. */
+/* The steps with a segment on the way up. */
 static uint64_t double_tree_steps_up(const struct gyre_slice *s)
 {
     return height(s) + double_tree_segments(s) - 1;
@@ -279,7 +284,8 @@ static uint64_t rounds(const struct gyre_slice *s)
     return s->verb == GYRE_VERB_REDUCE ? there : there + back;
 }
 
-/* How much of both trees falls into one round depends on the depths of both: it is counted. */
+/* The extent counts the steps of every round: how many of both trees fall into one round depends on
+ * this rank's depth in both. */
 static struct gyre_extent double_tree_extent(const struct gyre_slice *s)
 {
     struct gyre_step step[STEPS_MAX];
@@ -295,7 +301,7 @@ static struct gyre_extent double_tree_extent(const struct gyre_slice *s)
     return extent;
 }
 
-/* A half to the parent, and one to each child. */
+/* The half of each tree once to the parent, and once to each child. */
 static uint64_t double_tree_sent_bytes(const struct gyre_slice *s)
 {
     uint64_t bytes = 0;

@@ -1,17 +1,17 @@
 /* Recursive doubling: all-reduce for small data in ⌈log₂ n⌉ exchanges.
  *
- * In step k every rank holds the sum of its block of 2^k neighbours and swaps it with the block
- * beside; afterwards both hold the sum of 2^(k+1). Here n = 4:
+ * In step k every rank holds the sum of its block of 2^k neighbours and swaps it with a rank of the
+ * block beside. After the swap both hold the sum of 2^(k+1) ranks. Here n = 4:
  *
  *        0 ⇄ 1    2 ⇄ 3        step 0: sums of 2
- *        0 ⇄ 2    1 ⇄ 3        step 1: sums of 4, everybody has it
+ *        0 ⇄ 2    1 ⇄ 3        step 1: sums of 4, on every rank
  *
- * Each message carries all the data, so this pays while start-up costs more than bytes: against
- * direct's n-1 messages per rank it sends log₂ n. Both ends of a swap add the lower block first;
- * all ranks therefore end bitwise equal.
+ * Each message carries all the data, so doubling pays while start-up costs more than bytes: a rank
+ * sends log₂ n messages, in direct n-1. Both ends of a swap add the lower block first, so all ranks
+ * end bitwise equal.
  *
- * When n is no power of two, the first 2e ranks (e = n less the power below) pair up beforehand:
- * the odd one hands its data to the even one and gets the result at the end.
+ * Where n is no power of two, the first 2e ranks (e is n less the power below) pair up first: the
+ * odd rank gives its data to the even one and gets the result at the end.
  *
  *        n = 6, e = 2:    1 ─▶ 0    3 ─▶ 2    then 0, 2, 4, 5 as four    0 ─▶ 1    2 ─▶ 3
  *
@@ -49,7 +49,7 @@ static bool steps_aside(const struct gyre_slice *s, struct team team)
     return in_pair(s, team) && s->rank % 2 == 1;
 }
 
-/* Places in the doubling are numbered in the order of ranks. */
+/* A rank's place in the doubling; places follow the order of ranks. */
 static uint32_t team_place(const struct gyre_slice *s, struct team team)
 {
     return in_pair(s, team) ? s->rank / 2 : s->rank - team.pairs;
@@ -63,7 +63,7 @@ static uint32_t rank_at(uint32_t place, struct team team)
 static const struct gyre_place input = {GYRE_INPUT, 0}, output = {GYRE_OUTPUT, 0},
                                scratch = {GYRE_SCRATCH, 0};
 
-/* What this rank has summed so far. */
+/* The place of what this rank has summed below `level`. */
 static struct gyre_place doubling_sum(const struct gyre_slice *s, struct team team, uint32_t level)
 {
     return level == 0 && !in_pair(s, team) ? input : output;

@@ -1,6 +1,7 @@
 /* K-nomial scatter-reduce and gather: halving_doubling.c with k parts in place of two halves, hence
- * ⌈log_k n⌉ exchanges each way in place of ⌈log₂ n⌉. In each, a rank meets k-1 counterparts at once
- * and adds k sources in one pass. Here k = 4 and n = 8, with blocks a … h; a part is two ranks:
+ * ⌈log_k n⌉ exchanges each way in place of ⌈log₂ n⌉. In each exchange a rank meets k-1 counterparts
+ * at once and adds k sources in one pass. Here k = 4 and n = 8, with blocks a … h; a part is two
+ * ranks:
  *
  *           parts    [0 1] [2 3] [4 5] [6 7]
  *           0 ⇄ 2, 4, 6     0 gives cd to 2, ef to 4, gh to 6, and adds three that come for its ab
@@ -9,16 +10,16 @@
  *           0 ⇄ 2, 4, 6     all have all
  *
  * Parts differ by one rank at most; the larger come first. Position i of a part meets position i of
- * every other; where a part has none, its last one serves, so any n will do:
+ * every other part. Where a part has no position i, its last rank serves, so any n will do:
  *
- *           n = 7, k = 4     [0 1] [2 3] [4 5] [6]       1 ⇄ 3, 5, and hands in to 6
+ *           n = 7, k = 4     [0 1] [2 3] [4 5] [6]       1 ⇄ 3, 5, and gives to 6
  *
- * A rank's sum is in OUTPUT from its first addition on and its INPUT before. Sources are added in
- * the order of ranks. Block r is completed by rank r alone, so all end bitwise equal.
+ * A rank's sum is in OUTPUT from its first addition on, before that its INPUT is its sum. Sources
+ * are added in the order of ranks. Rank r alone completes block r, so all ranks end bitwise equal.
  *
  * The way there alone is reduce-scatter, the way back all-gather. Their n blocks lie apart, and a
- * message takes several: so they are packed into SCRATCH first, or unpacked from there, 32 to a
- * round.
+ * message has several blocks. So blocks are packed into SCRATCH first, or unpacked from there, 32
+ * to a round.
  *
  * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/algorithms/knomial.h"
@@ -28,12 +29,12 @@
 #define RADIX            4
 #define COPIES_PER_ROUND 32
 
-/* A rank in the splitting of one level: ranks low … high - 1, and the blocks of these numbers, fall
+/* A rank at one level of the splitting: ranks low … high - 1, and the blocks of these numbers, fall
  * into parts. */
 struct stage {
     uint32_t low, high, parts;
     uint32_t part, position; /* of this rank */
-    bool summed;             /* it has added something at a level before */
+    bool summed;             /* this rank has added something at a level before */
 };
 
 static uint32_t part_start(const struct stage *g, uint32_t part)
@@ -46,14 +47,15 @@ static uint32_t part_size(const struct stage *g, uint32_t part)
     return part_start(g, part + 1) - part_start(g, part);
 }
 
-/* Whom this rank hands the blocks of another part to, and gets them back from. */
+/* The rank of another part that gets the other part's blocks from this rank, and later gives them
+ * back. */
 static uint32_t counterpart(const struct stage *g, uint32_t part)
 {
     uint32_t last = part_size(g, part) - 1;
     return part_start(g, part) + (g->position < last ? g->position : last);
 }
 
-/* Who of another part has this rank as counterpart: ranks *first … *first + count - 1. */
+/* The ranks of another part that have this rank as counterpart: *first … *first + count - 1. */
 static uint32_t clients(const struct stage *g, uint32_t part, uint32_t *first)
 {
     uint32_t size = part_size(g, part), last = part_size(g, g->part) - 1;
@@ -93,7 +95,7 @@ static struct stage stage_at(const struct gyre_slice *s, uint32_t radix, uint64_
     return g;
 }
 
-/* Of the largest part, which is never empty-handed. */
+/* The number of levels, which follows the largest part. */
 static uint64_t levels(uint32_t n, uint32_t radix)
 {
     uint64_t count = 0;
@@ -109,7 +111,7 @@ static bool packs(const struct gyre_slice *s)
     return s->verb != GYRE_VERB_ALL_REDUCE;
 }
 
-/* Where a block begins, in the data or where all are packed. */
+/* Where a block begins, in the data or in the packed blocks. */
 static uint64_t block_start(const struct gyre_slice *s, uint32_t block)
 {
     return (packs(s) ? block * s->count : gyre_block_start(s->count, s->n, block)) * s->element;
@@ -121,7 +123,7 @@ static struct gyre_span blocks(const struct gyre_slice *s, const struct stage *g
     return (struct gyre_span){start, block_start(s, part_start(g, part + 1)) - start};
 }
 
-/* This rank's terms at this stage. */
+/* This rank's sum, or its INPUT, at this stage. */
 static struct gyre_place terms(const struct gyre_slice *s, const struct stage *g, uint64_t at)
 {
     return gyre_at(packs(s) ? GYRE_SCRATCH : g->summed ? GYRE_OUTPUT : GYRE_INPUT, at);
@@ -132,7 +134,7 @@ static struct gyre_place results(const struct gyre_slice *s, uint64_t at)
     return gyre_at(packs(s) ? GYRE_SCRATCH : GYRE_OUTPUT, at);
 }
 
-/* Where what comes in waits: behind the packed blocks. */
+/* The place where a counterpart's blocks are received, behind the packed blocks. */
 static struct gyre_place knomial_slot(const struct gyre_slice *s, uint64_t index, uint64_t bytes)
 {
     return gyre_at(GYRE_SCRATCH, (packs(s) ? block_start(s, s->n) : 0) + index * bytes);
@@ -301,8 +303,8 @@ struct gyre_extent gyre_knomial_extent(const struct gyre_slice *s, uint32_t radi
     return extent;
 }
 
-/* There, at each level, all blocks of the group but those of the own part; back, these once to each
- * client. */
+/* There: at each level all blocks of the group but those of the own part. Back: the own part's
+ * blocks once to each client. */
 uint64_t gyre_knomial_sent_bytes(const struct gyre_slice *s, uint32_t radix)
 {
     struct phases phases = phases_of(s, radix);

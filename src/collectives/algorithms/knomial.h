@@ -1,5 +1,5 @@
-/* All-reduce and its halves by splitting groups: into halves (halving_doubling.c) or into `radix`
- * parts (knomial.c explains and builds both). */
+/* All-reduce and its two halves by splitting groups: into halves (halving_doubling.c) or into
+ * `radix` parts (knomial.c, which builds both). */
 #ifndef GYRE_COLLECTIVES_ALGORITHMS_KNOMIAL_H
 #define GYRE_COLLECTIVES_ALGORITHMS_KNOMIAL_H
 
@@ -8,7 +8,7 @@
 #define GYRE_KNOMIAL_VERBS                                                                         \
     (1u << GYRE_VERB_ALL_REDUCE | 1u << GYRE_VERB_REDUCE_SCATTER | 1u << GYRE_VERB_ALL_GATHER)
 
-/* Blocks of equal length only. */
+/* Whether blocks have equal lengths. */
 bool gyre_knomial_suits(const struct gyre_slice *slice);
 
 struct gyre_extent gyre_knomial_extent(const struct gyre_slice *slice, uint32_t radix);

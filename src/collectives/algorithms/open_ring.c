@@ -1,14 +1,14 @@
 /* The ring opened at the root: a chain, along which segments run one behind the other.
  *
- * Broadcast opens it before the root, at place 0 of the chain:
+ * Broadcast opens the ring before the root, at place 0 of the chain:
  *
  *       round 0     root ─0─▶ 1
  *       round 1     root ─1─▶ 1 ─0─▶ 2
  *       round 2     root ─2─▶ 1 ─1─▶ 2 ─0─▶ 3
  *
- * Reduce opens it behind the root, at the chain's end, and each rank adds its own segment to what
- * comes before it sends that on. A REDUCE may only read what an earlier round received, so every
- * other round adds:
+ * Reduce opens the ring behind the root, at the chain's end. Each rank adds its own segment to the
+ * one that comes and sends the sum on. A REDUCE may only read what an earlier round received, so
+ * every other round adds:
  *
  *       round 0     0 ─0─▶ 1
  *       round 1            1 adds 0
@@ -17,16 +17,16 @@
  *       round 4     0 ─2─▶ 1 ─1─▶ 2 ─0─▶ root
  *
  * A sum grows where it arrived, in two slots of SCRATCH by turns: one is sent while the next
- * segment fills the other. Everybody sends the data once, and each link carries it once. The sum is
- * bracketed along the chain, which depends on the root.
+ * segment fills the other. Every rank sends the data once, and each link carries the data once. The
+ * sum is bracketed along the chain, which depends on the root.
  *
  * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/algorithms/open_ring.h"
 
 #include "collectives/algorithms/order.h"
 
-#define SEGMENT_BYTES (UINT64_C(64) << 10) /* a segment is at least this long, … */
-#define SEGMENTS_MAX  8                    /* … and there are at most so many of them */
+#define SEGMENT_BYTES (UINT64_C(64) << 10) /* of a segment, at least */
+#define SEGMENTS_MAX  8                    /* of a slice, at most */
 
 static uint64_t open_ring_segments(const struct gyre_slice *s)
 {
@@ -39,7 +39,7 @@ static struct gyre_span open_ring_segment(const struct gyre_slice *s, uint64_t k
     return gyre_slice_cut(s, gyre_slice_whole(s), open_ring_segments(s), k);
 }
 
-/* How far down the chain this rank stands; the root of a broadcast is first, of a reduce last. */
+/* This rank's place in the chain: the root of a broadcast is first, of a reduce last. */
 static uint64_t position(const struct gyre_slice *s)
 {
     uint64_t from_root = gyre_order_place(s, s->rank) + (uint64_t)s->n;
@@ -47,8 +47,8 @@ static uint64_t position(const struct gyre_slice *s)
     return (from_root + (s->verb == GYRE_VERB_REDUCE ? s->n - 1 : 0)) % s->n;
 }
 
-/* Position p sends segment k in turn p + k, and so receives it in the turn before. Below 0 a
- * segment's number wraps, and there is no such segment. */
+/* Position p sends segment k in turn p + k and receives it in the turn before. A number below 0
+ * wraps, and there is no such segment. */
 static void open_ring_broadcast(const struct gyre_slice *s, uint64_t turn, struct gyre_round *round)
 {
     uint64_t parts = open_ring_segments(s), p = position(s), k = turn - p;
@@ -113,7 +113,7 @@ void gyre_open_ring_round(const struct gyre_slice *s, uint64_t index, struct gyr
     if (s->verb == GYRE_VERB_BROADCAST)
         open_ring_broadcast(s, index, round);
     else if (s->n == 1)
-        add_segment_sum(s, index - 1, round); /* nothing comes: all segments */
+        add_segment_sum(s, index - 1, round); /* nothing is received: adds all segments */
     else
         open_ring_reduce(s, index, round);
 }

@@ -1,5 +1,5 @@
-/* Broadcast and reduce of the ring (ring.c), opened at the root: open_ring.c explains and builds
- * them. */
+/* Broadcast and reduce of the ring (ring.c), opened at the root. open_ring.c explains and builds
+ * both. */
 #ifndef GYRE_COLLECTIVES_ALGORITHMS_OPEN_RING_H
 #define GYRE_COLLECTIVES_ALGORITHMS_OPEN_RING_H
 

@@ -1,5 +1,5 @@
-/* Ranks in the order of their nodes: a walk from place to place enters and leaves each node once,
- * wherever its ranks are. Without a layout all are on one node and places are ranks. */
+/* Ranks in the order of their nodes. A walk from place to place enters and leaves each node once,
+ * wherever its ranks are. Without a layout all ranks are on one node, and places are ranks. */
 #ifndef GYRE_COLLECTIVES_ALGORITHMS_ORDER_H
 #define GYRE_COLLECTIVES_ALGORITHMS_ORDER_H
 
@@ -15,7 +15,7 @@ static inline uint32_t gyre_order_rank(const struct gyre_slice *slice, uint32_t 
     return slice->layout ? slice->layout->order[place] : place;
 }
 
-/* The rank `places` after this one; the first place follows the last. */
+/* The rank `places` places after this one; the first place follows the last. */
 static inline uint32_t gyre_order_after(const struct gyre_slice *slice, uint64_t places)
 {
     uint64_t place = gyre_order_place(slice, slice->rank) + places;

@@ -1,9 +1,9 @@
-/* The ring. Every rank talks to two others only: it sends to its right neighbour and receives from
- * its left one. Neighbours are neighbours in the order of nodes (order.h), so the ring enters and
- * leaves each node once.
+/* The ring. Every rank talks to two others only: a rank sends to its right neighbour and receives
+ * from its left one. Neighbours are neighbours in the order of nodes (order.h), so the ring enters
+ * and leaves each node once.
  *
  * All-reduce cuts the data into n blocks, here n = 4. In each step every rank sends one block (the
- * capital) to the right, receives another from the left and adds its own to what came:
+ * capital) to the right, receives another from the left and adds its own to the received one:
  *
  *          rank 0             rank 1             rank 2             rank 3
  *       [ a  b  c  D ]  ─▶ [ A  b  c  d ]  ─▶ [ a  B  c  d ]  ─▶ [ a  b  C  d ]  ─▶ rank 0
@@ -11,15 +11,15 @@
  *       [ a  B₃ c  d ]     [ a  b  C₃ d ]     [ a  b  c  D₃]     [ A₃ b  c  d ]   ₃: of three
  *       [ a₄ b  c  d ]     [ a  b₄ c  d ]     [ a  b  c₄ d ]     [ a  b  c  d₄]   ₄: complete
  *
- * After these n-1 steps, the reduce-scatter, rank r holds block r complete. n-1 more, the
- * all-gather, hand the complete blocks once around:
+ * After these n-1 steps, the reduce-scatter, rank r holds block r complete. n-1 more steps, the
+ * all-gather, pass the complete blocks once around:
  *
  *       [ A₄ b  c  d₄]     [ a₄ B₄ c  d ]     [ a  b₄ C₄ d ]     [ a  b  c₄ D₄]   and so on
  *
  * Each rank sends 2(n-1)/n of the data; no algorithm can send less. A step of the reduce-scatter is
- * two rounds, exchange and reduce, for a REDUCE may only read what an earlier round received; while
- * one lane reduces, others transfer. Sums grow where they arrived, in two slots of SCRATCH by turns
- * (one is sent while the other fills), and INPUT is never written.
+ * two rounds, exchange and reduce, because a REDUCE may only read what an earlier round received.
+ * While one lane reduces, others transfer. Sums grow where they arrived, in two slots of SCRATCH by
+ * turns: one is sent while the other fills. INPUT is never written.
  *
  * Each half alone is the verb of its name. Broadcast and reduce open the ring: open_ring.c.
  *
@@ -45,7 +45,7 @@ static struct gyre_place ring_slot(const struct gyre_slice *s, uint64_t step)
     return gyre_at(GYRE_SCRATCH, step % 2 * slot_bytes(s));
 }
 
-/* Where the complete block of this rank goes. */
+/* The place of this rank's complete block. */
 static struct gyre_place own_output(const struct gyre_slice *s)
 {
     return gyre_at(GYRE_OUTPUT, s->verb == GYRE_VERB_REDUCE_SCATTER ? 0 : ring_block(s, 0).at);
@@ -63,7 +63,7 @@ static void ring_reduce_scatter(const struct gyre_slice *s, uint64_t index,
         gyre_round_send(round, gyre_order_after(s, 1),
                         step == 0 ? gyre_at(GYRE_INPUT, out.at) : ring_slot(s, step - 1),
                         out.bytes);
-    } else { /* one rank has but this round: the sum of one, for its average is taken here too */
+    } else { /* one rank has only this round: an average of one rank is taken here */
         gyre_round_reduce(round, last ? own_output(s) : ring_slot(s, step), in.bytes,
                           last ? GYRE_STEP_FINAL : 0);
         if (s->n > 1)
@@ -75,7 +75,7 @@ static void ring_reduce_scatter(const struct gyre_slice *s, uint64_t index,
 static void ring_all_gather(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
 {
     struct gyre_span out = ring_block(s, step), in = ring_block(s, step + 1);
-    bool own = s->verb == GYRE_VERB_ALL_GATHER && step == 0; /* is in INPUT still */
+    bool own = s->verb == GYRE_VERB_ALL_GATHER && step == 0; /* the own block is in INPUT still */
     if (s->n > 1) {
         gyre_round_recv(round, gyre_order_after(s, s->n - 1), gyre_at(GYRE_OUTPUT, in.at),
                         in.bytes);
@@ -125,7 +125,7 @@ static struct gyre_extent ring_extent(const struct gyre_slice *s)
                                 2 + (s->verb == GYRE_VERB_ALL_GATHER), 2};
 }
 
-/* Summing: every block but the own. Handing on: every block but the right neighbour's. */
+/* Summing sends every block but the own, passing on every block but the right neighbour's. */
 static uint64_t ring_sent_bytes(const struct gyre_slice *s)
 {
     uint64_t all = gyre_slice_all_bytes(s);

@@ -1,6 +1,6 @@
-/* Every algorithm: a file beside this one, its name in the list below, and its file in meson.build.
- * The checker, the tests, `gyre show` and the selector walk this table, so a new line is proved,
- * printed and offered without any other edit. */
+/* The table of algorithms. An algorithm is a file beside this one, a name in the list below and a
+ * file in meson.build. The checker, the tests, `gyre show` and the selector walk this table. So a
+ * name added here is proved, printed and offered without any other edit. */
 #include "collectives/algorithms/table.h"
 
 #include <string.h>

@@ -1,22 +1,22 @@
-/* The binomial tree: ceil(log2 n) steps, whatever n and whoever is root. For small data and many
- * ranks.
+/* The binomial tree: ceil(log2 n) steps, for any n and any root. For small data and many ranks.
  *
  * Ranks are numbered in the order of nodes (order.h), from the root, which is 0. An edge of weight
- * m joins v and v + m where v is a multiple of 2m; the tree of 8 has the edges
+ * m joins v and v + m where v is a multiple of 2m. The tree of 8 ranks has the edges
  *
  *        0 ─1─ 1      2 ─1─ 3      4 ─1─ 5      6 ─1─ 7
  *        0 ────2───── 2            4 ────2───── 6
  *        0 ───────────4─────────── 4
  *
- * and for other n those whose two ends exist. Broadcast walks the weights down (… 4, 2, 1), each
- * edge from left to right: whoever has the data doubles each time. Reduce walks them up (1, 2, 4
- * …), from right to left, adding at the left end; all-reduce does so and then broadcasts from rank
- * 0. Gather and scatter move what belongs to a subtree along the same edges: tree_blocks.c.
+ * and other trees have those edges whose two ends exist. Broadcast walks the weights down (… 4, 2,
+ * 1), each edge from left to right: the number of ranks with data doubles each time. Reduce walks
+ * the weights up (1, 2, 4 …), from right to left, and adds at the left end. All-reduce is a reduce
+ * to rank 0 and a broadcast from there. Gather and scatter move the blocks of a subtree along the
+ * same edges: tree_blocks.c.
  *
  * A subtree always holds consecutive numbers, so the sum is bracketed ((0+1)+(2+3))+…: the same on
  * every rank and in every run, but not the left-to-right sum of `direct`. A rank keeps its partial
- * sum in OUTPUT, or behind what it receives in SCRATCH if it has none; until its first addition, or
- * for ever if nothing hangs below it, its contribution is its INPUT.
+ * sum in OUTPUT; a rank without OUTPUT keeps its sum in SCRATCH, behind what is received. Until its
+ * first addition a rank's contribution is its INPUT; a leaf never adds.
  *
  * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/algorithms/binomial.h"

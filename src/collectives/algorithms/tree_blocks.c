@@ -1,16 +1,16 @@
-/* Gather and scatter along the binomial tree (tree.c): a message for each edge, with the blocks of
- * the whole subtree at its right end.
+/* Gather and scatter along the binomial tree (tree.c): one message for each edge, with the blocks
+ * of the whole subtree at its right end.
  *
- * A subtree's numbers are consecutive, and so its blocks lie side by side in the SCRATCH of whoever
- * hands them on. At the root they have their places in a larger buffer, in the order of ranks, so
- * there they are unpacked (gather) or packed (scatter), 32 to a round:
+ * A subtree's numbers are consecutive, so its blocks lie side by side in the SCRATCH of a rank that
+ * passes them on. At the root the blocks have their places in a larger buffer, in the order of
+ * ranks. So the root unpacks (gather) or packs (scatter) them, 32 to a round:
  *
  *     gather, n = 6       3: [3] ─▶ 2: [2 3] ─▶ 0: [1 2 3 4 5] ─▶ OUTPUT
  *                                   1: [1] ───▶ 0
  *                         5: [5] ─▶ 4: [4 5] ─▶ 0
  *
- * Scatter is the same backwards. A leaf sends from INPUT and receives into OUTPUT; the root copies
- * its own block, whoever else hands blocks on has its own first in SCRATCH.
+ * Scatter is the same backwards. A leaf sends from INPUT and receives into OUTPUT. The root copies
+ * its own block. An inner rank has its own block first in SCRATCH.
  *
  * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/algorithms/tree_blocks.h"
@@ -24,7 +24,7 @@ static uint64_t tree_packing_rounds(const struct gyre_slice *s)
     return (s->n - 1 + (uint64_t)COPIES_PER_ROUND - 1) / COPIES_PER_ROUND;
 }
 
-/* Blocks below v, its own included. */
+/* The blocks of v's subtree, v's own included. */
 static uint32_t subtree(const struct gyre_slice *s, uint32_t v)
 {
     uint32_t whole = v & (~v + 1), left = s->n - v;
@@ -42,7 +42,7 @@ static uint64_t packed(const struct gyre_slice *s, uint64_t from, uint64_t to)
     return bytes;
 }
 
-/* Where the block of number `u` lies in v's SCRATCH; the root does without its own. */
+/* The place of the block of number `u` in v's SCRATCH. The root's SCRATCH lacks its own block. */
 static struct gyre_place held(const struct gyre_slice *s, uint32_t v, uint64_t u)
 {
     return gyre_at(GYRE_SCRATCH, packed(s, v == 0 ? 1 : v, u));
@@ -63,7 +63,7 @@ static void copy_own(const struct gyre_slice *s, struct gyre_round *round)
                     gyre_at(GYRE_INPUT, gather ? 0 : own.at), own.bytes);
 }
 
-/* Between the root's SCRATCH and its blocks, those of 32 numbers. */
+/* Copies the blocks of 32 numbers between the root's SCRATCH and their places in its buffer. */
 static void tree_pack(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     uint64_t u = 1 + index * COPIES_PER_ROUND, end = u + COPIES_PER_ROUND;
@@ -96,7 +96,7 @@ static void gather_step(const struct gyre_slice *s, uint64_t step, struct gyre_r
                         packed(s, v, v + UINT64_C(1)));
 }
 
-/* Whoever has blocks for others takes its own out while it begins to hand these on. */
+/* An inner rank copies its own block to OUTPUT while it begins to pass the others on. */
 static void scatter_step(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
 {
     uint64_t weight = UINT64_C(1) << (gyre_tree_depth(s->n) - 1 - step);

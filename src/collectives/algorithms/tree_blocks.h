@@ -1,4 +1,4 @@
-/* Gather and scatter along the binomial tree. */
+/* Gather and scatter along the binomial tree: the part of tree.c that moves blocks. */
 #ifndef GYRE_COLLECTIVES_ALGORITHMS_TREE_BLOCKS_H
 #define GYRE_COLLECTIVES_ALGORITHMS_TREE_BLOCKS_H
 

@@ -1,6 +1,6 @@
-/* Two levels: what is near is summed first, so that each byte of the result crosses between nodes
- * as seldom as it can. Two nodes of four and two ranks; the smaller has m = 2, so there are two
- * blocks, and two ranks of each node serve one block each:
+/* Two levels: ranks of a node sum first, so each byte of the result crosses between nodes as seldom
+ * as possible. Here are two nodes, of four and of two ranks. The smallest node has m = 2 ranks, so
+ * there are two blocks, and in each node two ranks serve one block each:
  *
  *          node 0:  0   1   2   3            node 1:  4   5
  *
@@ -10,16 +10,17 @@
  *                       1 ◀────── b ──────────────────▶ 5           a ring for each block
  *      3.  0 gives a, 1 gives b to all       4 and 5 alike          all-gather in the node
  *
- * Of N nodes each sends 2(N-1)/N of the data, in m flows at once; no algorithm can send less. The
+ * Each of N nodes sends 2(N-1)/N of the data, in m flows at once; no algorithm can send less. The
  * flat ring in the order of nodes sends 2(n-1)/n from each node, for two nodes nearly twice as
- * much, by one flow and in 2(n-1) exchanges; here they are 2(N-1) and two within nodes.
+ * much, by one flow and in 2(n-1) exchanges. Two levels have 2(N-1) exchanges between nodes and two
+ * within.
  *
- * Ranks beyond m hand in and get back within their node. Then those who serve have more to do: each
- * takes (size-1)/m of the data in its node and gives as much, where the ring has 2(n-1)/n. With
- * nodes of about equal size that is little; with 5+1 one rank gives four times all the data: there
- * the ring wins, and whoever chooses compares what both send.
+ * Ranks beyond m give and get back within their node, so the ranks that serve have more to do. Each
+ * of these takes (size-1)/m of the data in its node and gives as much; in the ring a rank has
+ * 2(n-1)/n. With nodes of about equal size the difference is small. With 5+1 ranks one rank gives
+ * four times all the data: there the ring wins, and choose/ compares what both send.
  *
- * With one node it is direct's two-shot; with one rank per node it is the ring.
+ * With one node the algorithm is direct's two-shot; with one rank per node it is the ring.
  *
  * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/algorithms/order.h"
@@ -27,12 +28,13 @@
 
 #define PEERS_PER_ROUND 32 /* in a node, as in direct.c */
 
-/* Where this rank is. */
+/* This rank's place in its node. */
 struct node_place {
     uint32_t nodes, node;
-    uint32_t first, size, local; /* the node's first place, its ranks, this one among them */
-    uint32_t blocks;             /* m: ranks of the smallest node */
-    uint32_t widest;             /* ranks of the largest */
+    /* The node's first place, its number of ranks, this one among them. */
+    uint32_t first, size, local;
+    uint32_t blocks; /* m: ranks of the smallest node */
+    uint32_t widest; /* ranks of the largest node */
 };
 
 static struct node_place seat_of(const struct gyre_slice *s)
@@ -78,7 +80,7 @@ static uint32_t two_level_exchange_rounds(const struct node_place *t)
     return (t->widest - 1 + PEERS_PER_ROUND - 1) / PEERS_PER_ROUND;
 }
 
-/* The distances first … last - 1 within the node that an exchange's round serves. */
+/* The distances first … *last - 1 within the node that one round of an exchange serves. */
 static uint32_t exchange_distances(const struct node_place *t, uint64_t exchange, uint32_t *last)
 {
     uint64_t first = exchange * PEERS_PER_ROUND + 1, end = first + PEERS_PER_ROUND;
@@ -96,7 +98,7 @@ static uint32_t two_level_left(const struct node_place *t, uint32_t distance)
     return (t->local + t->size - distance) % t->size;
 }
 
-/* Where a colleague's contribution to the own block waits. */
+/* The place where a colleague's contribution to the own block waits. */
 static struct gyre_place two_level_slot(const struct gyre_slice *s, const struct node_place *t,
                                         uint32_t local)
 {
@@ -158,7 +160,7 @@ static uint32_t neighbour(const struct gyre_slice *s, const struct node_place *t
     return gyre_order_rank(s, (s->layout ? s->layout->start[node] : 0) + t->local);
 }
 
-/* The piece of the own block that is `steps` nodes to the left of this node's own. */
+/* The piece of the own block whose index is that of the node `steps` to the left. */
 static struct gyre_span piece(const struct gyre_slice *s, const struct node_place *t,
                               uint64_t steps)
 {
@@ -237,8 +239,8 @@ static struct gyre_extent two_level_extent(const struct gyre_slice *s)
     return extent;
 }
 
-/* In the node a block to each who serves; between nodes all pieces of the own block but one, twice;
- * and the own block to each in the node. */
+/* In the node a block to each rank that serves; between nodes all pieces of the own block but one,
+ * twice; then the own block to each rank of the node. */
 static uint64_t two_level_sent_bytes(const struct gyre_slice *s)
 {
     struct node_place t = seat_of(s);

@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Into *room, which the caller frees; NULL: it is not in place. */
+/* Copies the blocks to be sent to *room, which the caller frees; NULL: the call is not in place. */
 static int step_aside(struct gyre_comm *comm, struct gyre_all_to_all_v_call *v_call, void **room)
 {
     uint64_t bytes = gyre_all_to_all_v_aside_bytes(comm, v_call);

@@ -14,7 +14,8 @@
 
 /* -- the ways of a call ------------------------------------------------------------------------ */
 
-/* A reduction that multiplies does so now; the input is free then, but for the copy in `buffer`. */
+/* Checks a call. A reduction that multiplies does so now; the input is free afterwards, and
+ * `buffer` may hold the products. */
 static int prepare_call(struct gyre_comm *comm, struct gyre_call *call, void **buffer)
 {
     *buffer = NULL;

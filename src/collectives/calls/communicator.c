@@ -17,7 +17,8 @@ int gyre_version(void)
 
 /* -- its beginning and end --------------------------------------------------------------------- */
 
-/* What a program was compiled with may end before the newest fields, which then are as if unset. */
+/* Copies the options. A program's struct may end before the newest fields, which then count as
+ * unset. */
 static int take_init_options(const struct gyre_options *given, struct gyre_options *options,
                              struct gyre_trouble *trouble)
 {

@@ -1,11 +1,11 @@
-/* From one type to another, beside the operations: what has an f32 master travels in half the
- * bytes.
+/* Converts from one type to another, beside the operations: data with an f32 master travel in half
+ * the bytes.
  *
  *     the stream   backward ─▶ convert ─▶ all_reduce_on, in bf16 ─▶ convert ─▶ update
  *                     f32 ────▶ bf16          sums in f32       bf16 ─▶ f32
  *
- * No rank but this one takes part, so nothing of it is in the books; a call that is refused keeps
- * nobody waiting. In a stream's order it is a kernel on that stream.
+ * No other rank takes part, so the books do not know the call, and a refused call keeps no rank
+ * waiting. In a stream's order the conversion is a kernel on that stream.
  *
  * Tested by tests/program/cuda/convert.c. */
 #include "collectives/comm/arguments.h"

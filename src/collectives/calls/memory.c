@@ -1,9 +1,10 @@
-/* The calls for memory: what peers can map, and what links may pin.
- * Tested by tests/program/collectives/memory.c. */
+/* The calls for memory: memory that peers can map, and memory that links may pin. Tested by
+ * tests/program/collectives/memory.c. */
 #include "base/log.h"
 #include "collectives/comm/arguments.h"
 
-/* Memory that peers cannot map is memory all the same: operations go through staging. */
+/* Allocates memory. Memory that peers cannot map is good for all operations too: these go through
+ * staging. */
 static int alloc_memory(struct gyre_comm *comm, const char *call, enum gyre_memory_kind kind,
                         size_t bytes, void **memory)
 {

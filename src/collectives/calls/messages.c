@@ -19,7 +19,7 @@ static int run_started(struct gyre_comm *comm, struct gyre_message *message)
         return gyre_thread_trouble()->status;
     if (comm->group.depth)
         return gyre_group_add_message(comm, message);
-    gyre_domain_ring(comm->domain); /* it may be out, and over, already */
+    gyre_domain_ring(comm->domain); /* the message may be out, and over, already */
     gyre_p2p_look(comm->p2p, gyre_comm_looks(comm));
     return gyre_message_end(comm, message);
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Where a new reduction goes: *op is not written before the call succeeds. */
+/* Finds the place of a new reduction. *op is not written before the call succeeds. */
 static int find_reduction_place(struct gyre_comm *comm, const char *call, const enum gyre_op *op,
                                 struct gyre_reduction **place)
 {
@@ -22,7 +22,7 @@ static int find_reduction_place(struct gyre_comm *comm, const char *call, const 
 
 static enum gyre_op handle_of(const struct gyre_comm *comm, const struct gyre_reduction *made)
 {
-    return (enum gyre_op)(GYRE_OP_MADE + (uint32_t)(made - comm->reduction));
+    return (enum gyre_op)(GYRE_OP_FIRST_HANDLE + (uint32_t)(made - comm->reduction));
 }
 
 int gyre_op_scaled(struct gyre_comm *comm, const void *scalar, enum gyre_type type,

@@ -1,5 +1,5 @@
-/* What the cost model expects of an operation that is not started: the same question as a plan's,
- * asked for its price. Tested by tests/program/collectives/comm.c. */
+/* The cost model's time for an operation that is not started: a plan's question, asked for its
+ * price. Tested by tests/program/collectives/comm.c. */
 #include "collectives/comm/communicator.h"
 #include "collectives/plan/question.h"
 

@@ -1,15 +1,16 @@
-/* Choosing.
+/* Chooses in two steps:
  *
  *     every algorithm that builds the verb ──▶ its cost in slices of 1 MiB ──▶ the cheapest
  *     the cheapest, in other slices, with 1, 2, 4 lanes                    ──▶ the cut
  *
- * Two steps, because a plan must be made in microseconds. Of more than 4 MiB each algorithm is
- * tried in every cut, for there is time then, and whoever sends many messages (a ring of many
- * ranks, direct) gains more by long slices than others do. Whoever is dearer than the best so far
- * is not walked to the end. Where two cost the same, the one that keeps the order of ranks is
- * taken, then the one that was walked first.
+ * There are two steps because a plan must be made in microseconds. Above 4 MiB there is time to try
+ * each algorithm in every cut, and an algorithm that sends many messages (a ring of many ranks,
+ * direct) gains more by long slices than others do. A walk ends early where the algorithm is dearer
+ * than the best so far. Of two algorithms at one price the choice is the one that keeps the order
+ * of ranks, then the one that was walked first.
  *
- * An algorithm that knows two ways by `small` (direct: one-shot, two-shot) is asked for both. */
+ * An algorithm that has two ways, chosen by `small` (direct: one-shot, two-shot), is priced in
+ * both. */
 #include "collectives/choose/choose.h"
 
 #include "collectives/algorithms/table.h"
@@ -18,8 +19,8 @@
 
 #define SLICE_BYTES     (UINT64_C(1) << 20)
 #define SLICE_LEAST     (UINT64_C(64) << 10)
-#define SLICE_LONG      4u /* times the usual one, at most */
-#define CUT_GAIN        2  /* no cut makes an algorithm so many times as fast */
+#define SLICE_LONG      4u /* times the usual slice, at most */
+#define CUT_GAIN        2  /* no cut makes an algorithm faster by this factor */
 #define LANES           2u
 #define FEW_ROUNDS      UINT64_MAX
 #define FEW_BYTES       1
@@ -54,15 +55,15 @@ struct chooser {
     int status;
 };
 
-/* Blocks of a slice that are under way together. */
+/* The number of blocks of a slice that are under way together. */
 static uint64_t blocks_of(const struct gyre_question *q)
 {
     bool many = gyre_verb_has_blocks(q->whole.verb);
     return many ? q->whole.n : 1;
 }
 
-/* Fills in lanes (where not settled) and cost of *c, which has the rest; dearer than `limit` is
- * enough to know. */
+/* Fills in the cost of *c, and the lanes where the user has not settled them; *c has the rest. A
+ * cost above `limit` may come out as GYRE_COST_NEVER. */
 static void price(struct chooser *chooser, struct gyre_choice *c, uint64_t limit)
 {
     const struct gyre_question *q = chooser->question;
@@ -100,7 +101,7 @@ static uint64_t usual_slice(const struct gyre_question *q)
     return bytes < most ? bytes : most;
 }
 
-/* Does `small` make a difference to it? */
+/* Whether `small` changes what the algorithm does. */
 static bool has_two_ways(const struct gyre_question *q, const struct gyre_algorithm *algorithm,
                          uint64_t slice_bytes)
 {
@@ -113,7 +114,7 @@ static bool has_two_ways(const struct gyre_question *q, const struct gyre_algori
     return x.rounds != y.rounds || x.scratch_bytes != y.scratch_bytes;
 }
 
-/* The better of its two ways. */
+/* The cheaper of the algorithm's two ways. */
 static struct gyre_choice candidate(struct chooser *chooser, const struct gyre_algorithm *algorithm,
                                     uint64_t slice_bytes, uint64_t limit)
 {
@@ -131,7 +132,7 @@ static struct gyre_choice candidate(struct chooser *chooser, const struct gyre_a
     return few_rounds.cost_ps < few_bytes.cost_ps ? few_rounds : few_bytes;
 }
 
-/* *best in other slices, where that is cheaper than it is and than `limit`. */
+/* Cuts *best into other slices where these cost less than *best and less than `limit`. */
 static void choose_cut(struct chooser *chooser, struct gyre_choice *best, uint64_t limit)
 {
     const struct gyre_question *q = chooser->question;
@@ -158,8 +159,8 @@ static bool better(const struct gyre_choice *a, const struct gyre_choice *b)
     return a->algorithm->rank_order && !b->algorithm->rank_order;
 }
 
-/* Who needs the fewest rounds is walked first: the others then often need not be walked to the end.
- */
+/* The algorithm with the fewest rounds. It is walked first, because then many others need not be
+ * walked to the end. */
 static const struct gyre_algorithm *shortest(const struct gyre_question *q)
 {
     const struct gyre_algorithm *found = NULL;
@@ -182,7 +183,7 @@ static void consider(struct chooser *chooser, const struct gyre_algorithm *algor
     const char *why;
     if (!gyre_choosable(q, algorithm, &why))
         return;
-    /* without a second, whoever is dearer than the best need not be known exactly */
+    /* Without a second, a price above the best need not be exact. */
     uint64_t usual = usual_slice(q), limit = second ? second->cost_ps : best->cost_ps;
     struct gyre_choice c = candidate(chooser, algorithm, usual, limit);
     if (q->whole.count * q->whole.element > SLICE_LONG * usual && c.cost_ps / CUT_GAIN < limit)
@@ -221,7 +222,8 @@ static int refuse_question(const struct gyre_question *q, struct gyre_trouble *t
         q->algorithm->name, verb, why ? why : "its rounds outgrow their extent");
 }
 
-/* Priced as it runs: on mapped memory as one pass, or, for comparison, over messages. */
+/* Chooses by the model. The operation is priced as it will run: on mapped memory as one pass, or,
+ * to compare, over messages. */
 static int ask_price(const struct gyre_question *question, struct gyre_choice *best,
                      struct gyre_choice *second, struct gyre_trouble *trouble)
 {
@@ -238,7 +240,7 @@ static int ask_price(const struct gyre_question *question, struct gyre_choice *b
     return best->algorithm ? 0 : refuse_question(question, trouble);
 }
 
-/* On mapped memory the binder turns `direct` into one pass, and nothing is faster. */
+/* Chooses `direct` on mapped memory: the binder turns it into one pass, and nothing is faster. */
 static bool choose_mapped(const struct gyre_question *q, struct gyre_choice *best)
 {
     const struct gyre_algorithm *taken =
@@ -254,7 +256,7 @@ static bool choose_mapped(const struct gyre_question *q, struct gyre_choice *bes
     return true;
 }
 
-/* The same with the runner-up and the prices, for people. */
+/* Chooses on mapped memory with the prices and the runner-up, for people. */
 static int compare_mapped(const struct gyre_question *q, struct gyre_choice *best,
                           struct gyre_choice *second, struct gyre_trouble *trouble)
 {

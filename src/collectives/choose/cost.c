@@ -1,17 +1,17 @@
 /* The price of a schedule.
  *
- *     round      r₀ sends 3, receives 3   ┐  the dearest rank counts: that is the path
+ *     round      r₀ sends 3, receives 3   ┐  the dearest rank counts: its price is the path's
  *                r₁ sends 1               ┘
  *     rank       latency of the slowest kind used + messages × price + bytes × price + folded bytes
  *     slice      path: the sum over rounds.  busy, work: the sum over a rank's rounds, without
- *                latency; the fullest rank counts
+ *                latency; the busiest rank counts
  *     operation  ▐ path ▐ one slice more ▐ one more …   each takes what is scarcest: the links, the
  *                core, or the path shared by the lanes that run beside each other
  *
- * Everything is whole picoseconds, so all machines compute the same. Ranks of one node share its
- * way to the network: what they send there together passes through it. What the network takes is
- * kept apart, for a slice that outgrows the cache slows only what a core moves. On mapped memory no
- * message is sent; what a receive would bring is read and written in place.
+ * All numbers are whole picoseconds, so all machines compute the same. Ranks of one node share its
+ * way to the network: the bytes that they send together pass through it. The network's time is kept
+ * apart, because a slice that outgrows the cache slows only what a core moves. On mapped memory no
+ * message is sent: the receiver reads and writes the bytes in place.
  *
  * Tested by tests/unit/collectives/choose/choose_test.c. */
 #include "collectives/choose/cost.h"
@@ -22,7 +22,7 @@
 #define ALL_RANKS  16u
 #define SAMPLE_MAX 32u
 
-/* What one rank does in one round, by kind of link. */
+/* What one rank does in one round, over one kind of link. */
 struct traffic {
     uint64_t sends, receives;
     uint64_t sent, received;
@@ -33,7 +33,7 @@ struct actor {
     uint32_t rank, node;
     struct traffic traffic[GYRE_LINK_KINDS];
     uint64_t folded;            /* bytes read and written in this round */
-    struct gyre_cost_time busy; /* over all rounds, as is work */
+    struct gyre_cost_time busy; /* over all rounds, as `work` */
     uint64_t work;
 };
 
@@ -93,8 +93,8 @@ static void look_at(struct sample *sample, uint32_t rank)
             (struct actor){.rank = rank, .node = node_of(&sample->slice, rank)};
 }
 
-/* All, or the first node as far as it is small, the root, and some places where algorithms like to
- * do something special. */
+/* Fills the sample: all ranks, or the first node where it is small, the root, and some places where
+ * algorithms do something special. */
 static void choose_ranks(struct sample *sample)
 {
     const struct gyre_slice *s = &sample->slice;
@@ -154,7 +154,8 @@ static int count_round(struct sample *sample, const struct gyre_algorithm *algor
     return round->overflow ? GYRE_INVALID : 0;
 }
 
-/* Bytes that this rank's node sends to or receives from the network in this round. */
+/* The bytes that the rank's node sends to or receives from the network in this round, the greater
+ * of both. */
 static uint64_t through_the_door(const struct sample *sample, const struct actor *actor)
 {
     const struct gyre_layout *layout = sample->slice.layout;
@@ -166,14 +167,14 @@ static uint64_t through_the_door(const struct sample *sample, const struct actor
             seen++;
         }
     uint64_t ranks = layout ? layout->start[actor->node + 1] - layout->start[actor->node] : 1;
-    if (actor->node == 0 && seen) /* of other nodes too few are looked at */
+    if (actor->node == 0 && seen) /* of other nodes the sample has too few ranks */
         return scaled(larger_cost(sent, received), ranks, seen);
     return larger_cost(sent, received);
 }
 
-/* The price of a KiB is that of one sent and one received. The network does both at once; inside a
- * machine cores do both, and two thirds of it are the sender's (measured over loopback: 1 MiB in
- * 123 µs one way, in 185 both ways). */
+/* The bytes that the rank pays for. The price of a KiB is that of one sent and one received. The
+ * network does both at once. Inside a machine cores do both, and two thirds of the price are the
+ * sender's (measured over loopback: 1 MiB in 123 µs one way, in 185 both ways). */
 static uint64_t bytes_paid(const struct sample *sample, const struct actor *actor, int kind)
 {
     const struct traffic *t = &actor->traffic[kind];
@@ -211,7 +212,7 @@ static struct gyre_cost_time price_latency(const struct sample *sample, const st
     return latency;
 }
 
-/* On mapped memory folds are what moves the bytes. */
+/* The price of the folds. On mapped memory folds move the bytes. */
 static uint64_t price_folds(const struct sample *sample, const struct actor *actor)
 {
     const struct gyre_tuning *tuning = sample->link_kinds->tuning;
@@ -220,7 +221,7 @@ static uint64_t price_folds(const struct sample *sample, const struct actor *act
                   mapped ? tuning->link[GYRE_LINK_MAPPED].kib_ps : tuning->fold_kib_ps, 1024);
 }
 
-/* How long this round takes the rank. */
+/* The time that this round takes the rank. */
 static struct gyre_cost_time price_round(const struct sample *sample, struct actor *actor)
 {
     struct gyre_cost_time links = {0}, fold = {.all = price_folds(sample, actor)};
@@ -262,7 +263,7 @@ void gyre_walk_deinit(struct gyre_walk *walk)
     gyre_round_deinit(&walk->round);
 }
 
-/* *busy: somebody of the sample has something to do. */
+/* Walks one round. *busy: a rank of the sample has a step. */
 static int walk_round(struct sample *sample, const struct gyre_algorithm *algorithm, uint64_t index,
                       struct gyre_walk *walk, struct gyre_cost_time *time, bool *busy)
 {
@@ -278,8 +279,9 @@ static int walk_round(struct sample *sample, const struct gyre_algorithm *algori
     return 0;
 }
 
-/* In every round that is not idle some rank works. Where it is none of the sample (a chain goes
- * from rank to rank), the round takes as long as those that were seen, on average. */
+/* The path with the rounds in which no rank of the sample has a step. In every round that is not
+ * idle some rank works; where the sample misses it (a chain goes from rank to rank), the round
+ * takes the average time of the others. */
 static struct gyre_cost_time with_unseen(struct gyre_cost_time path, uint64_t rounds, uint64_t seen)
 {
     if (!seen)
@@ -317,7 +319,7 @@ int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_sl
 
 /* -- the operation ----------------------------------------------------------------------------- */
 
-/* Percent that bytes cost where slices do not stay in the cache. */
+/* The price of a byte in percent, above 100 where slices do not stay in the cache. */
 static uint64_t spill(uint64_t bytes, const struct gyre_tuning *tuning)
 {
     uint64_t percent = 100;
@@ -326,7 +328,7 @@ static uint64_t spill(uint64_t bytes, const struct gyre_tuning *tuning)
     return percent;
 }
 
-/* The spell at this percent, which the network does not feel. */
+/* The time at this percentage, which the network does not feel. */
 static uint64_t slowed(struct gyre_cost_time cost_time, uint64_t percent)
 {
     return plus(cost_time.network, scaled(cost_time.all - cost_time.network, percent, 100));

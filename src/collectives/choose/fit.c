@@ -1,15 +1,15 @@
-/* The fit.
+/* Fits prices to measured times.
  *
- * A predicted time is a sum of prices, each so many times:
+ * A predicted time is a sum of prices, each times a count:
  *
  *     time = 2 × latency + 2 × message + 128 × KiB + 192 × KiB folded          (a row per trial)
  *
- * How many times, the model itself tells: it is asked with one price at 1 and all others at 0. The
- * prices with the least squares of relative errors solve as many linear equations as there are
- * prices. Where one comes out below a twentieth of what is likely, which is noise and no machine,
- * it is held there, and the others are solved again. What is likely takes part as a very weak row
- * for each price, so that prices which no trial tells apart (latency and message, with two ranks)
- * share what is known as they did before.
+ * The counts come from the model itself: it computes the time with one price at 1 and all others at
+ * 0. The prices with the least squares of relative errors solve as many linear equations as there
+ * are prices. A price that comes out below a twentieth of its likely value is noise and no machine;
+ * it is held there, and the others are solved again. The likely value takes part as a very weak row
+ * for each price. So prices that no trial tells apart (latency and message, with two ranks) keep
+ * their likely proportion.
  *
  * Tested by tests/unit/collectives/choose/tuning_test.c. */
 #include "collectives/choose/fit.h"
@@ -19,12 +19,12 @@
 
 #define PRICES_MAX (4 * GYRE_LINK_KINDS + 1)
 #define FLOOR      0.05
-#define PRIOR      0.001 /* a price off by all of itself weighs as a trial off by 0.1 % */
+#define PRIOR      0.001 /* a price off by all of itself weighs as much as a trial off by 0.1 % */
 
 struct fit {
     uint32_t trials, prices;
     uint64_t *price[PRICES_MAX]; /* in the tuning */
-    double unit[PRICES_MAX];     /* what the price is set to when asking; its share is of that */
+    double unit[PRICES_MAX];     /* the value of the price while the model computes its row */
     double likely[PRICES_MAX], value[PRICES_MAX];
     double *row; /* trials × PRICES_MAX, in shares of the trial's time */
 };
@@ -40,7 +40,7 @@ static bool occurs(const struct gyre_trial *trial, uint32_t trials, int kind)
 static void add_price(struct fit *fit, uint64_t *price, double unit)
 {
     if (!*price)
-        return; /* does not exist for this kind */
+        return; /* this kind of link has no such price */
     fit->price[fit->prices] = price;
     fit->unit[fit->prices] = unit;
     fit->likely[fit->prices] = fit->value[fit->prices] = (double)*price;
@@ -65,7 +65,7 @@ static uint32_t list_prices(struct fit *fit, const struct gyre_trial *trial,
     return kinds;
 }
 
-/* What one unit of a price adds to the trial's time, in ns. */
+/* The time in ns that one unit of a price adds to the trial. */
 static int ask_cost(const struct gyre_trial *trial, const struct gyre_tuning *tuning,
                     struct gyre_walk *walk, double *ns)
 {
@@ -108,10 +108,10 @@ static double predicted(const struct fit *fit, uint32_t t)
 
 struct equations {
     double left[PRICES_MAX][PRICES_MAX], right[PRICES_MAX];
-    uint32_t price[PRICES_MAX], count; /* those that are not held */
+    uint32_t price[PRICES_MAX], count; /* the prices that are not held */
 };
 
-/* What the held prices take of a trial's time. */
+/* The share of a trial's time that the held prices explain. */
 static double held_share(const struct fit *fit, const bool *held, uint32_t t)
 {
     double share = 0;
@@ -121,7 +121,7 @@ static double held_share(const struct fit *fit, const bool *held, uint32_t t)
     return share;
 }
 
-/* In shares of what is likely, so that all unknowns are of one size. */
+/* Sets up the equations, in shares of the likely prices, so that all unknowns have one size. */
 static void set_up(const struct fit *fit, const bool *held, struct equations *e)
 {
     *e = (struct equations){.count = 0};
@@ -141,7 +141,7 @@ static void set_up(const struct fit *fit, const bool *held, struct equations *e)
     }
 }
 
-/* Elimination; the prior keeps the diagonal above 0. */
+/* Solves by elimination. The prior keeps the diagonal above 0. */
 static void solve(struct equations *e)
 {
     for (uint32_t i = 0; i < e->count; i++)

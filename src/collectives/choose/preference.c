@@ -1,6 +1,6 @@
-/* Preferences: reading rules, and asking them.
+/* Reads the rules of GYRE_ALGO, and finds the one that fits an operation.
  *
- * A rule is at most three words, which are told apart by what they are: the first may name an
+ * A rule has at most three words, which are told apart by what they are: the first may name an
  * operation, one must name an algorithm, the last may be a range.
  *
  * Tested by tests/unit/collectives/choose/choose_test.c. */
@@ -70,7 +70,8 @@ static int read_range(const struct parser *p, const char *word, struct gyre_rule
     return status;
 }
 
-/* A word that is neither: the nearest right one may be of either kind. */
+/* Refuses a word that is neither an operation nor an algorithm. The nearest right word may be of
+ * either kind. */
 static int unknown_word(const struct parser *p, const char *word)
 {
     const char *words[ALGORITHMS_MAX + 1 + GYRE_VERBS + 1];
@@ -155,7 +156,7 @@ static int read_only(const struct parser *p, const char *word, struct gyre_rules
     return status;
 }
 
-/* Takes out blanks at the ends and around ';'. False if there are others. */
+/* Removes blanks at the ends and around ';'. False: there are other blanks. */
 static bool trim(char *text)
 {
     char *to = text;
@@ -254,11 +255,21 @@ static const char *value_of(const char *name)
     return text && *text ? text : NULL;
 }
 
+/* Rules as one word. */
+static void copy_without_blanks(char to[GYRE_RULES_TEXT], const char *rules)
+{
+    size_t length = 0;
+    for (; *rules && length < GYRE_RULES_TEXT - 1; rules++)
+        if (!isspace((unsigned char)*rules))
+            to[length++] = *rules;
+    to[length] = 0;
+}
+
 int gyre_preference_read(struct gyre_preference *preference, struct gyre_trouble *trouble)
 {
     const char *rules = value_of("GYRE_ALGO"), *file = value_of("GYRE_TUNE_FILE");
     int64_t reproducible = 0;
-    char hash[24] = "built-in";
+    char hash[24] = "built-in", word[GYRE_RULES_TEXT];
     *preference = (struct gyre_preference){.tuning = gyre_tuning_built_in};
     int status = gyre_rules_parse("GYRE_ALGO", rules ? rules : "auto", &preference->rules, trouble);
     if (!status)
@@ -270,8 +281,8 @@ int gyre_preference_read(struct gyre_preference *preference, struct gyre_trouble
     if (file)
         snprintf(hash, sizeof hash, "%016" PRIx64, gyre_tuning_hash(&preference->tuning));
     preference->reproducible = reproducible;
+    copy_without_blanks(word, rules ? rules : "auto");
     snprintf(preference->text, sizeof preference->text,
-             "GYRE_ALGO=%s GYRE_REPRODUCIBLE=%d GYRE_TUNE_FILE=%s", rules ? rules : "auto",
-             (int)reproducible, hash);
+             "GYRE_ALGO=%s GYRE_REPRODUCIBLE=%d GYRE_TUNE_FILE=%s", word, (int)reproducible, hash);
     return status;
 }

@@ -1,15 +1,15 @@
-/* What the user prefers, beside slices and lanes: GYRE_ALGO, GYRE_REPRODUCIBLE, GYRE_TUNE_FILE. The
- * handshake sees to it that all ranks have equal preferences.
+/* The user's preferences, beside slices and lanes: GYRE_ALGO, GYRE_REPRODUCIBLE, GYRE_TUNE_FILE.
+ * The handshake makes sure that all ranks have equal preferences.
  *
- * GYRE_ALGO is one name for everything, `auto`, or rules; the first that fits is taken, and where
- * none fits the model chooses:
+ * GYRE_ALGO is one name for every operation, `auto`, or rules. The first rule that fits is taken;
+ * where none fits the model chooses:
  *
  *     all_reduce:ring:1M-;direct:-64K
  *     ~~~~~~~~~~ ~~~~ ~~~             operation (optional), algorithm, and sizes from 1M on; then
  *                                     direct below 64K, for every operation that it builds
  *
- * The size is that of one block: the count of the call times the size of an element. A range holds
- * its lower end and not its upper one. */
+ * The size is that of one block: the count of the call times the size of an element. A range
+ * includes its lower end and excludes its upper one. */
 #ifndef GYRE_COLLECTIVES_CHOOSE_PREFERENCE_H
 #define GYRE_COLLECTIVES_CHOOSE_PREFERENCE_H
 
@@ -28,20 +28,20 @@ struct gyre_rule {
 };
 
 struct gyre_rules {
-    /* one name, for every operation, whether it builds it or not; NULL: the rules */
+    /* One algorithm for every operation, also for those that it does not build; NULL: the rules. */
     const struct gyre_algorithm *only;
     struct gyre_rule rule[GYRE_RULES_MAX];
     uint32_t rules;
 };
 
-/* `name` is what messages call the text. GYRE_INVALID names the word that is wrong and the nearest
- * right one. */
+/* Reads the rules. `name` is what messages call the text. GYRE_INVALID names the wrong word and the
+ * nearest right one. */
 int gyre_rules_parse(const char *name, const char *text, struct gyre_rules *rules,
                      struct gyre_trouble *trouble);
 
-/* Finds the algorithm for an operation, given as one slice. NULL: the model chooses. A rule whose
- * algorithm does not build the operation (because of verb, type, layout or a wanted order of ranks)
- * is passed over; one name alone is returned in any case. */
+/* Finds the algorithm for an operation, given as one slice. NULL: the model chooses. A rule is
+ * passed over where its algorithm does not build the operation (because of verb, type, layout or a
+ * wanted order of ranks). One name alone is returned in any case. */
 const struct gyre_algorithm *gyre_rules_find(const struct gyre_rules *rules,
                                              const struct gyre_slice *whole, bool in_order);
 
@@ -52,8 +52,8 @@ struct gyre_preference {
     char text[GYRE_PREFERENCE_TEXT]; /* NAME=VALUE words for the handshake */
 };
 
-/* Reads the environment. A rule that gives a sum to an algorithm without rank order is refused
- * where reproducible results are wanted. */
+/* Reads the environment. Where reproducible results are wanted, a rule that gives a sum to an
+ * algorithm without rank order is refused. */
 int gyre_preference_read(struct gyre_preference *preference, struct gyre_trouble *trouble);
 
 #endif

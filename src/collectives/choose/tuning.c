@@ -4,10 +4,11 @@
  *
  *     "loopback.latency_ns"  ──▶  offset in struct gyre_tuning, least and most
  *
- * A file is read strictly: what it says is what all ranks must agree on, so a word that is not
- * understood is a mistake and not a comment. */
+ * A file is read strictly. All ranks must agree on its values, so an unknown word is a mistake and
+ * not a comment. */
 #include "collectives/choose/tuning.h"
 
+#include "base/disk/regular.h"
 #include "base/env.h"
 #include "base/rng.h"
 
@@ -24,7 +25,8 @@
 
 const char *const gyre_link_kind_name[] = {"network", "loopback", "shm", "mapped"};
 
-/* Loopback and shared memory: bench/README.md's machine. Network: 25 Gbit/s behind one switch. */
+/* The prices of loopback and shared memory are those of the machine of bench/README.md. The network
+ * is 25 Gbit/s behind one switch. */
 const struct gyre_tuning gyre_tuning_built_in = {
     .link = {[GYRE_LINK_NETWORK] = {15000, 2000, 15000, 350000},
              [GYRE_LINK_LOOPBACK] = {1500, 16000, 12000, 340000},
@@ -41,7 +43,7 @@ const struct gyre_tuning gyre_tuning_built_in = {
 struct key {
     const char *name;
     size_t offset;
-    int kind; /* of link, -1: of none */
+    int kind; /* of link; -1: none */
     uint64_t least, most;
 };
 
@@ -223,21 +225,18 @@ int gyre_tuning_parse(const char *name, const char *text, struct gyre_tuning *tu
 int gyre_tuning_read(const char *path, struct gyre_tuning *tuning, uint32_t *kinds,
                      struct gyre_trouble *trouble)
 {
-    FILE *file = fopen(path, "re");
-    char *text = file ? calloc(1, FILE_MAX + 1) : NULL;
-    size_t length = text ? fread(text, 1, FILE_MAX + 1, file) : 0;
-    int status = 0;
-    if (!text || ferror(file))
-        status = gyre_trouble_set(trouble, -errno, "tuning file %s: %s", path, strerror(errno));
-    else if (length > FILE_MAX || memchr(text, '\0', length))
-        status = gyre_trouble_set(
-            trouble, GYRE_INVALID,
-            "tuning file %s: not a text of at most 64 KiB; `gyre tune` writes one", path);
-    else
-        status = gyre_tuning_parse(path, text, tuning, kinds, trouble);
+    struct gyre_trouble refused = {0};
+    char *text;
+    uint64_t length;
+    int status = gyre_regular_read(path, FILE_MAX, &text, &length, &refused);
+    if (status)
+        return gyre_trouble_set(trouble, status, "tuning file %s; `gyre tune` writes one",
+                                refused.text);
+    status = memchr(text, '\0', length)
+                 ? gyre_trouble_set(trouble, GYRE_INVALID,
+                                    "tuning file %s: not a text; `gyre tune` writes one", path)
+                 : gyre_tuning_parse(path, text, tuning, kinds, trouble);
     free(text);
-    if (file)
-        fclose(file);
     return status;
 }
 

@@ -1,9 +1,9 @@
-/* What links and folds cost: the numbers that selection computes with (cost.h).
+/* The prices of links and folds: the numbers that the model (cost.h) computes with.
  *
- * Whole numbers only, so that every machine computes the same. The built-in ones were measured as
- * bench/README.md tells; `gyre tune` measures others and writes them to a file:
+ * Prices are whole numbers, so that every machine computes the same. The built-in ones were
+ * measured as bench/README.md tells; `gyre tune` measures others and writes them to a file:
  *
- *     # any comment                       first line that is none: the format and its version
+ *     # any comment                       the first other line: the format and its version
  *     gyre-tuning 1
  *     loopback.latency_ns 1000            a value for each key that was measured; the others keep
  *     loopback.kib_ps 340000              the built-in value
@@ -27,9 +27,9 @@ enum gyre_link_kind {
 extern const char *const gyre_link_kind_name[]; /* "network", "loopback", "shm", "mapped" */
 
 struct gyre_price {
-    uint64_t latency_ns; /* of a round: from the first send to the last byte there */
-    uint64_t message_ns; /* of each message that a rank sends or receives in it */
-    uint64_t grant_ns;   /* of a round with long messages, which wait to be asked for */
+    uint64_t latency_ns; /* of a round: from the first send to the arrival of the last byte */
+    uint64_t message_ns; /* of each message that a rank sends or receives in a round */
+    uint64_t grant_ns;   /* of a round with long messages, which wait for a grant */
     uint64_t kib_ps;     /* of each KiB that a rank sends and receives at once */
 };
 
@@ -37,28 +37,28 @@ struct gyre_tuning {
     struct gyre_price link[GYRE_LINK_KINDS];
     uint64_t fold_kib_ps;   /* of each KiB that a fold or a copy reads or writes */
     uint64_t crowd;         /* messages in a round above this number cost twice */
-    uint64_t window_kib;    /* slices under way together up to this stay in the cache, … */
-    uint64_t spill_percent; /* … and bytes beyond it cost more, with each doubling */
+    uint64_t window_kib;    /* slices under way together up to this size stay in the cache */
+    uint64_t spill_percent; /* added to the price of bytes by each doubling beyond the window */
 };
 
 extern const struct gyre_tuning gyre_tuning_built_in;
 
-/* Reads a tuning file over the built-in values. `name` is what messages call it. GYRE_INVALID names
- * the line and what is wrong with it; -errno: it cannot be read. *tuning and *kinds (which kinds of
- * link it prices, as bits; may be NULL) are written on success only. */
+/* Reads a tuning file over the built-in values. Messages call the file by its path. GYRE_INVALID
+ * names the line and the mistake; -errno: the file cannot be read. *tuning and *kinds (the kinds of
+ * link that the file prices, as bits; may be NULL) are written on success only. */
 int gyre_tuning_read(const char *path, struct gyre_tuning *tuning, uint32_t *kinds,
                      struct gyre_trouble *trouble);
 
-/* Reads a tuning file's text from memory; the text is not changed. */
+/* Reads the text of a tuning file. The text is not changed. */
 int gyre_tuning_parse(const char *name, const char *text, struct gyre_tuning *tuning,
                       uint32_t *kinds, struct gyre_trouble *trouble);
 
-/* Writes the values of the kinds in `measured` (bits 1 << kind) and those of no kind, with the
- * format's frame. Returns the length that the text needs, as snprintf does. */
+/* Writes the values of the kinds in `measured` (bits 1 << kind) and those without a kind, with the
+ * format's first and last line. Returns the length that the text needs, as snprintf does. */
 int gyre_tuning_format(char *text, size_t size, const struct gyre_tuning *tuning,
                        uint32_t measured);
 
-/* A hash of the values, whatever file they came from. */
+/* A hash of the values, from whatever file. */
 uint64_t gyre_tuning_hash(const struct gyre_tuning *tuning);
 
 #endif

@@ -1,16 +1,16 @@
-/* all_to_all_v: to every rank a block of its own length, as one operation in the order of the
- * communicator.
+/* all_to_all_v: a block of its own length from every rank to every rank, as one operation in the
+ * order of the communicator.
  *
  *   rank 0  ── 3 ──▶ rank 1      both know the 3, and say so: the block's name carries type and
  *           ◀─ 0 ──              count, and an empty block is sent too
  *
- * No rank knows what others send to each other, so none can make a plan of it, and there is nothing
- * to select: it is one message in each direction for every pair. An empty one costs a header of 32
- * bytes, and without it a rank that expects something from one that sends nothing would wait for
- * ever, told by nobody. In step d a rank sends to rank + d and receives from rank - d; all steps
- * are posted at once. What ranks do not know the checker does:
- * tests/unit/collectives/prove/check_messages_test.c proves that nobody waits for ever, not even if
- * each step began when the one before has ended.
+ * No rank knows what others send to each other, so no rank can make a schedule, and there is
+ * nothing to choose: every pair exchanges one message in each direction. An empty message costs a
+ * header of 32 bytes. Without it a rank that expects a block from a rank that sends none would wait
+ * for ever, untold. In step d a rank sends to rank + d and receives from rank - d; all steps are
+ * posted at once. The checker has the knowledge that ranks lack:
+ * tests/unit/collectives/prove/check_messages_test.c proves that no rank waits for ever, not even
+ * if each step began when the one before had ended.
  *
  * Tested by tests/unit/collectives/prove/check_messages_test.c and
  * tests/program/collectives/counts.c. */
@@ -39,8 +39,8 @@ static uint64_t block_offset(const struct gyre_all_to_all_v_side *side, uint32_t
     return at;
 }
 
-/* Elements up to the end of its last block; UINT64_MAX: more than memory can hold, as of that
- * rank. */
+/* The end of the last block, in elements. UINT64_MAX: more than memory can hold, because of rank
+ * *beyond. */
 static uint64_t side_end(const struct gyre_all_to_all_v_side *side, uint32_t n, uint64_t element,
                          uint32_t *beyond)
 {
@@ -108,7 +108,8 @@ int gyre_all_to_all_v_check(struct gyre_comm *comm, const struct gyre_all_to_all
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* Only what the engine and the books ask of a plan; lives with the communicator. */
+/* Makes the plan of all_to_all_v: only what the engine and the books ask of a plan. It lives with
+ * the communicator. */
 static struct gyre_plan *plan_of(struct gyre_comm *comm, enum gyre_type type)
 {
     if (!comm->v_plan)
@@ -134,7 +135,7 @@ static struct gyre_message_terms block_terms(const struct gyre_all_to_all_v_call
                                        v_call->type};
 }
 
-/* Owner. */
+/* Copies the own block. Owner. */
 static void copy_own_block(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call)
 {
     struct gyre_message_terms from = block_terms(v_call, &v_call->out, comm->rank);
@@ -169,7 +170,7 @@ static int add_blocks(struct gyre_comm *comm, struct gyre_operation *op,
     return status;
 }
 
-/* Peers count on this rank's blocks: without messages for them the job cannot go on. */
+/* Fails the job: peers count on this rank's blocks, and no messages for them can be made. */
 static void give_up_blocks(struct gyre_comm *comm, int status)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
@@ -190,10 +191,11 @@ int gyre_all_to_all_v_begin(struct gyre_comm *comm, const struct gyre_all_to_all
     status = add_blocks(comm, *op, v_call);
     if (status)
         give_up_blocks(comm, status);
-    if (gyre_p2p_look(comm->p2p, 1) == -ENOENT) /* what can go is on its way … */
+    /* Blocks that can go are on their way while the own block is copied. */
+    if (gyre_p2p_look(comm->p2p, 1) == -ENOENT)
         gyre_progress_poll(comm->progress);
     gyre_domain_ring(comm->domain);
-    copy_own_block(comm, v_call); /* … while the own block is copied */
+    copy_own_block(comm, v_call);
     return 0;
 }
 
@@ -201,7 +203,7 @@ uint64_t gyre_all_to_all_v_aside_bytes(const struct gyre_comm *comm,
                                        const struct gyre_all_to_all_v_call *v_call)
 {
     uint64_t element = gyre_type_size(v_call->type);
-    uint32_t beyond; /* nothing is: it has been checked */
+    uint32_t beyond; /* no block is: the call has been checked */
     return v_call->out.data == v_call->in.data
                ? side_end(&v_call->out, comm->n, element, &beyond) * element
                : 0;

@@ -4,10 +4,10 @@
 
 #include "collectives/comm/communicator.h"
 
-struct gyre_all_to_all_v_side { /* what goes out, or what comes in */
+struct gyre_all_to_all_v_side { /* the blocks that a rank sends, or those that it receives */
     const char *name;
     uint8_t *data;
-    const uint64_t *count, *at; /* by rank; `at` NULL: behind each other */
+    const uint64_t *count, *at; /* by rank; `at` NULL: one behind the other */
 };
 
 struct gyre_all_to_all_v_call {
@@ -16,10 +16,10 @@ struct gyre_all_to_all_v_call {
     enum gyre_type type;
 };
 
-/* Checks a call that may go on; a refusal is in the books. Not the owner. */
+/* Checks a call that may go on; a refusal goes into the books. Not the owner. */
 int gyre_all_to_all_v_check(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call);
 
-/* Starts an all_to_all_v, whose tables it has read when it returns. Owner. */
+/* Starts an all_to_all_v. Its tables have been read when the call returns. Owner. */
 int gyre_all_to_all_v_begin(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call,
                             struct gyre_operation **op);
 
@@ -27,12 +27,12 @@ int gyre_all_to_all_v_begin(struct gyre_comm *comm, const struct gyre_all_to_all
 int gyre_all_to_all_v_run_alone(struct gyre_comm *comm,
                                 const struct gyre_all_to_all_v_call *v_call);
 
-/* In place, what comes would overwrite what goes: what goes is copied first. Bytes of the copy; 0:
- * the call is not in place. */
+/* The bytes of a copy of the blocks to be sent; 0: the call is not in place. In place, received
+ * blocks would overwrite blocks that are still to be sent. */
 uint64_t gyre_all_to_all_v_aside_bytes(const struct gyre_comm *comm,
                                        const struct gyre_all_to_all_v_call *v_call);
 
-/* Makes the copy in `room`, which the call sends from then on. Not the owner. */
+/* Copies the blocks to `room`, from which the call then sends. Not the owner. */
 int gyre_all_to_all_v_step_aside(struct gyre_comm *comm, struct gyre_all_to_all_v_call *v_call,
                                  void *room);
 

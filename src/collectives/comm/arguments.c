@@ -1,5 +1,5 @@
-/* The checks of a call's arguments, one for all, and what a call leaves behind that they refuse.
- * Nothing is started and the communicator is unharmed; but peers may wait in theirs, so the refusal
+/* Checks the arguments of a call; one set of checks for all calls. A refused call has started
+ * nothing, and the communicator is unharmed. But peers may wait in their call, so the refusal
  * stands in the books until a call follows.
  *
  * Tested by tests/program/collectives/refused.c. */
@@ -53,7 +53,7 @@ static int check_call_size(const struct gyre_comm *comm, const struct gyre_call 
                        (unsigned long long)element);
 }
 
-/* Finds the largest block, the count by which the operation is cut and named. */
+/* Finds the largest block: the count by which the operation is cut and named. */
 static int check_blocks(const struct gyre_comm *comm, struct gyre_call *call)
 {
     struct gyre_shape *shape = &call->request.shape;
@@ -76,7 +76,8 @@ static int check_blocks(const struct gyre_comm *comm, struct gyre_call *call)
     return 0;
 }
 
-/* Apart, for the story's room costs more to clear than the question. */
+/* Checks a device's memory. Not inlined, because clearing room for the story costs more than the
+ * check. */
 __attribute__((noinline)) static int admit_on_device(const struct gyre_fold_queue *fold_queue,
                                                      const char *name, const void *memory)
 {
@@ -139,7 +140,8 @@ int gyre_comm_check_stream(const char *name, const void *stream)
                                 name);
 }
 
-/* What happens at the call, and not when its turn comes, would be too early. */
+/* Refuses what runs at the call itself and not in its turn: in a stream's order that would be too
+ * early. */
 int gyre_call_check_stream(const struct gyre_comm *comm, const struct gyre_call *call,
                            const void *stream)
 {
@@ -179,7 +181,7 @@ int gyre_message_check(const struct gyre_comm *comm, const char *call,
 
 /* -- refusals ---------------------------------------------------------------------------------- */
 
-/* Somebody may wait for what this rank calls. */
+/* Whether peers may wait for this rank's call. */
 static bool counted_on(const struct gyre_comm *comm)
 {
     return comm && !gyre_domain_forked(comm->domain) && comm->n > 1 &&

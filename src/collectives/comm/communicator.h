@@ -1,12 +1,12 @@
-/* The communicator as a struct, which every file of its rooms sees, and what can be told of it
- * without a call. Its outside is gyre/gyre.h.
+/* The communicator as a struct, which every file of its rooms sees, and the facts about it that
+ * need no call. Its outside is gyre/gyre.h.
  *
  *     calls/       every function of gyre/gyre.h                       checks, then one of these:
  *     group/       calls between gyre_group_start() and gyre_group_end()
  *     lifecycle/   makes and ends communicators
- *     comm/        operations.c  all_to_all_v.c  message_wait.c        run or start one
- *                  arguments.c   reductions.c                          what a call may ask for
- *                  progress.c    helper.c                              drive what is started
+ *     comm/        operations.c  all_to_all_v.c  message_wait.c        run or start an operation
+ *                  arguments.c   reductions.c                          check and complete a call
+ *                  progress.c    helper.c                              drive started work
  *                  handles.c     results.c       pack_memory.c         what users hold of it */
 #ifndef GYRE_COLLECTIVES_COMM_COMMUNICATOR_H
 #define GYRE_COLLECTIVES_COMM_COMMUNICATOR_H
@@ -34,18 +34,18 @@ struct gyre_pack;
 struct gyre_group_run;
 struct gyre_group {
     uint32_t depth, calls, call_room, messages, message_room;
-    struct gyre_comm *next;      /* of the process's ranks, with one open; under their lock */
-    pthread_t thread;            /* that opened it */
-    bool refused;                /* a call of it was */
-    bool ended;                  /* but for the groups that its thread has on other ranks */
-    struct gyre_group_run *room; /* for running it with those */
+    struct gyre_comm *next; /* of the process's ranks with an open group; under their lock */
+    pthread_t thread;       /* the thread that opened the group */
+    bool refused;           /* a call of the group was refused */
+    /* Over, but for the groups that its thread has open on other ranks. */
+    bool ended;
+    struct gyre_group_run *room; /* for running the group together with those */
     struct gyre_group_call *call;
     struct gyre_message **message;
-    struct gyre_pack *pack; /* all that were made */
+    struct gyre_pack *pack; /* all packs that were made */
 };
 
 /* Reductions that the caller made; reductions.c. */
-#define GYRE_OP_MADE        64u
 #define GYRE_REDUCTIONS_MAX 64u
 
 enum gyre_reduction_kind { GYRE_REDUCTION_NONE, GYRE_REDUCTION_SCALED, GYRE_REDUCTION_USER };
@@ -57,7 +57,7 @@ struct gyre_reduction {
     struct gyre_user_op user[GYRE_TYPE_COUNT];
 };
 
-/* Where this rank stands among the communicator's nodes. */
+/* This rank's place among the communicator's nodes. */
 struct gyre_node_place {
     uint32_t local_rank, local_size, node, nodes;
 };
@@ -74,7 +74,7 @@ struct gyre_comm {
     uint32_t id;     /* of its messages; 0: the world */
     uint32_t name;   /* for the watch: the id, and the lowest rank above it */
     uint32_t *world; /* the world's number of a rank; NULL: its own */
-    uint32_t *above; /* the parent's, of a part */
+    uint32_t *above; /* of a part of a communicator: the parent's number of a rank */
     struct gyre_node_place node_place;
     uint32_t busy; /* 1: in the progress engine's list */
     struct gyre_work_table work;
@@ -98,8 +98,8 @@ static inline void gyre_comm_focus(struct gyre_comm *comm)
     gyre_activity_focus(gyre_domain_activity(comm->domain), comm->activity);
 }
 
-/* Looks at what a peer will write, before the domain's way of waiting; fewer where that peer may
- * need this very core. */
+/* How often a wait looks at a peer's line before it waits in the domain's way; less often where the
+ * peer may need this very core. */
 #define GYRE_LOOKS                64u
 #define GYRE_LOOKS_OVERSUBSCRIBED 4u
 

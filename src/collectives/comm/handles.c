@@ -6,13 +6,14 @@
  *                                ▼
  *   table 3   [ started | started | started | … ]    grows by chunks that never move
  *
- * A handle is looked up, never followed: a spent one, or one of a communicator that is no more, is
- * therefore told as such, whatever has been started since. Places are given out in turn, the one
- * that has been free for longest first, and each time a place is given the generation of its next
- * handle is another, so the same number returns after 2^28 uses of one of at least 64 places.
+ * A handle is looked up, never followed. So a spent handle, or one of a communicator that has
+ * ended, is recognised, whatever has been started since. Places are given out in turn, the one that
+ * has been free for longest first. Each time a place is given, its next handle gets another
+ * generation. So a number returns only after a place, one of at least 64, was used 2^28 times.
  *
- * An operation that has ended holds one of the engine's GYRE_OPS_MAX until its handle is waited
- * for. When the engine has none left, results.c takes them back: the handles keep the status.
+ * An operation that has ended holds one of the engine's GYRE_OPS_MAX places until its handle is
+ * waited for. When the engine has none left, results.c takes the places back: the handles keep the
+ * status.
  *
  * Tested by tests/program/collectives/handles.c. */
 #include "collectives/comm/handles.h"
@@ -36,10 +37,12 @@ _Static_assert(NUMBER_BITS + PLACE_BITS + GENERATION_BITS == 8 * sizeof(uintptr_
 
 /* -- communicators by number ------------------------------------------------------------------- */
 
-static _Atomic(struct gyre_work_table *) table[TABLES]; /* 0 stays empty: no handle is NULL */
+/* By number; entry 0 stays empty, so no handle is NULL. */
+static _Atomic(struct gyre_work_table *) table[TABLES];
 static pthread_mutex_t numbering = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t numbered;            /* the last one that was given; the next is free for longest */
-static _Atomic uint64_t chunks_made; /* generations begin elsewhere in each */
+/* The number given last; the next one has been free for longest. */
+static uint32_t numbered;
+static _Atomic uint64_t chunks_made; /* generations begin differently in each */
 
 static int take_number(struct gyre_work_table *work)
 {
@@ -62,7 +65,7 @@ struct gyre_started *gyre_work_at(const struct gyre_work_table *work, uint32_t p
     return &work->chunk[place / CHUNK][place % CHUNK];
 }
 
-/* To the end of the free ones. */
+/* Puts a place at the end of the free list. */
 static void put_started(struct gyre_work_table *work, struct gyre_started *started)
 {
     started->next = NULL;

@@ -1,18 +1,18 @@
-/* The helper: progress for started operations while the application computes.
+/* The helper: a thread that drives started operations while the application computes.
  *
- * It sleeps while there is no started work. With work it takes the domain whenever nobody is
- * inside, drives, and gives way as soon as somebody wants in: a blocking call never hands over to a
- * thread, it only takes the helper's place.
+ * The helper sleeps while there is no started work. With work it takes the domain whenever no
+ * thread is inside a call, drives, and gives way as soon as a thread wants in. So a blocking call
+ * never waits for another thread to do its work; it only takes the helper's place.
  *
  * Tested by tests/program/collectives/handles.c. */
 #include "collectives/comm/helper.h"
 
 #include "base/clock.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
+#include "base/machine/thread.h"
 #include "collectives/comm/progress.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <time.h>
 
 static void drive(struct gyre_progress_engine *progress)
@@ -25,8 +25,8 @@ static void drive(struct gyre_progress_engine *progress)
     progress->helping = false;
 }
 
-/* Returns false when it shall end. Waits for work, or a little while for somebody who is inside to
- * leave. */
+/* Waits for work, or a little while for a thread to leave the domain. False: the helper shall
+ * end. */
 static bool await_work(struct gyre_helper *helper, bool busy)
 {
     struct timespec until;
@@ -68,20 +68,12 @@ static int make_helper(struct gyre_progress_engine *progress)
 {
     struct gyre_helper *helper = &progress->helper;
     pthread_condattr_t monotonic;
-    pthread_attr_t attr;
-    sigset_t all, before;
     pthread_mutex_init(&helper->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&helper->wake, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, 128 * 1024);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int status = -pthread_create(&helper->thread, &attr, helper_main, progress);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
+    int status = gyre_thread_start(&helper->thread, helper_main, progress);
     helper->made = status == 0;
     return status;
 }

@@ -1,8 +1,8 @@
 /* Messages of a communicator: started, and waited for.
  *
  * A blocking send ends when its buffer may be written again, which may be before the other end has
- * called. To the own rank it goes on from a copy; a receive from the own rank must find its message
- * there, for nobody else could send it.
+ * called. A send to the own rank goes on from a copy. A receive from the own rank must find its
+ * message there, because no other rank can send it.
  *
  * Tested by tests/program/collectives/point_to_point.c. */
 #include "collectives/comm/message_wait.h"
@@ -22,7 +22,8 @@ struct gyre_message *gyre_message_start(struct gyre_comm *comm,
     return message;
 }
 
-/* Nobody else can bring it: the caller would wait for ever. */
+/* Ends a message to or from the own rank. No other rank can bring it: the caller would wait for
+ * ever. */
 static int end_own(struct gyre_comm *comm, struct gyre_message *message)
 {
     if (message->send)

@@ -5,7 +5,8 @@
 #include "collectives/comm/communicator.h"
 #include "collectives/messages/point_to_point.h"
 
-/* Starts a message, which progress drives from then on. NULL: the thread's trouble tells. Owner. */
+/* Starts a message, which progress then drives. NULL: the reason is in the thread's trouble.
+ * Owner. */
 struct gyre_message *gyre_message_start(struct gyre_comm *comm,
                                         const struct gyre_message_terms *terms);
 

@@ -1,7 +1,7 @@
-/* The operations, once their arguments are known to be right (arguments.c): plan, start, drive.
+/* Runs operations whose arguments have been checked (arguments.c): plan, start, drive.
  *
  * A blocking call owns the domain while it runs and drives everything itself. Its shortest way, for
- * up to 4 KiB on mapped memory and nothing else in flight, is two calls into
+ * up to 4 KiB on mapped memory with nothing else in flight, is two calls into
  * collectives/mapped/exchange.c without an operation in between.
  *
  * Tested by tests/program/collectives/collectives.c. */
@@ -32,8 +32,8 @@ int gyre_comm_drive(struct gyre_comm *comm, struct gyre_operation *op)
     return gyre_progress_await(comm->progress, &op->status);
 }
 
-/* Room for one more, in the engine and among the plans: handles give back what has ended, or one in
- * flight has to end first. */
+/* Waits for room in the engine and among the plans: handles give back what has ended, or an
+ * operation in flight has to end first. */
 static int await_operation_room(struct gyre_comm *comm)
 {
     const struct gyre_engine *engine = comm->engine;
@@ -104,7 +104,7 @@ struct exchange {
     bool begun;
 };
 
-/* Peers may send what this rank will receive later: it is read before anybody sleeps. */
+/* Reads messages that peers may send for later receives, before this thread sleeps. */
 static bool exchange_came(const struct exchange *exchange)
 {
     bool moved = gyre_progress_poll(exchange->progress);
@@ -121,8 +121,8 @@ static int await_exchange(const struct exchange *exchange, struct gyre_idle *idl
     return 0;
 }
 
-/* Another thread wants in, and will drive: from here on it is an operation like any other. False
- * where the engine has no room for one. */
+/* Turns the exchange into an ordinary operation: another thread wants in, and will drive. False:
+ * the engine has no room for one. */
 static bool go_the_long_way(struct gyre_comm *comm, const struct exchange *exchange,
                             const void *input, void *output, int *status)
 {
@@ -138,7 +138,7 @@ static bool go_the_long_way(struct gyre_comm *comm, const struct exchange *excha
     return true;
 }
 
-/* The shortest way. The caller owns the domain and nothing is in flight. */
+/* Runs an operation the shortest way. The caller owns the domain, and nothing is in flight. */
 static int run_shortest(struct gyre_comm *comm, struct gyre_plan *plan, const void *input,
                         void *output)
 {
@@ -161,7 +161,7 @@ static int run_shortest(struct gyre_comm *comm, struct gyre_plan *plan, const vo
         status = await_exchange(&exchange, &idle);
         exchange.begun = gyre_exchange_begin(comm->mesh, plan, input, exchange.name) == 0;
     }
-    idle = (struct gyre_idle){.turns = GYRE_LOOKS}; /* the first looks were inside */
+    idle = (struct gyre_idle){.turns = GYRE_LOOKS}; /* the first looks were in the loop above */
     while (!status && gyre_exchange_finish(comm->mesh, plan, input, output, exchange.name, looks)) {
         if (go_the_long_way(comm, &exchange, input, output, &status))
             return status;
@@ -190,7 +190,7 @@ int gyre_comm_copy(struct gyre_comm *comm, void *to, const void *from, uint64_t 
                   : 0;
 }
 
-/* One rank alone has one block, and every verb is a copy of it. */
+/* Runs an operation of one rank alone: there is one block, and every verb copies it. */
 static int run_alone(struct gyre_comm *comm, const struct gyre_request *request)
 {
     const struct gyre_request_buffer *input = &request->input;
@@ -200,14 +200,14 @@ static int run_alone(struct gyre_comm *comm, const struct gyre_request *request)
                : 0;
 }
 
-/* The CPU can touch both. */
+/* Whether the CPU can touch both buffers. */
 static bool is_at_home(const struct gyre_request *request)
 {
     return request->input.kind == GYRE_MEMORY_HOST && request->output.kind == GYRE_MEMORY_HOST;
 }
 
-/* Of buffers that are not measured; memory of a device that a call's checks would refuse is no home
- * either. */
+/* Whether the CPU can touch both buffers, which have not been measured. Also false for memory of a
+ * device that the call's checks would refuse. */
 static bool are_at_home(struct gyre_fold_queue *fold_queue, const void *input, const void *output)
 {
     return gyre_fold_queue_is_host(fold_queue, input) &&
@@ -282,7 +282,8 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_request *request, 
 
 /* -- streams ----------------------------------------------------------------------------------- */
 
-/* Nobody else is waited for: the host waits for the stream. */
+/* Runs an operation of one rank alone in a stream's order. No peer is waited for: the host waits
+ * for the stream. */
 static int run_alone_on(struct gyre_comm *comm, const struct gyre_request *request, void *stream)
 {
     uint64_t stream_mark;
@@ -297,7 +298,7 @@ static int run_alone_on(struct gyre_comm *comm, const struct gyre_request *reque
     return status ? status : run_alone(comm, request);
 }
 
-/* Owner. */
+/* Starts an operation in a stream's order. Owner. */
 static int begin_on(struct gyre_comm *comm, const struct gyre_request *request, void *stream)
 {
     struct gyre_plan *plan;
@@ -316,7 +317,7 @@ static int begin_on(struct gyre_comm *comm, const struct gyre_request *request, 
     if (status)
         return status;
     status = gyre_engine_bind_stream(comm->engine, op, stream_mark, stream, trouble);
-    if (status) { /* peers count on it: it is run to its end */
+    if (status) { /* peers count on the operation: it runs to its end */
         gyre_comm_drive(comm, op);
         gyre_engine_release(comm->engine, op);
     }

@@ -1,4 +1,4 @@
-/* Operations, once their arguments are known to be right. */
+/* Operations whose arguments have been checked. */
 #ifndef GYRE_COLLECTIVES_COMM_OPERATIONS_H
 #define GYRE_COLLECTIVES_COMM_OPERATIONS_H
 
@@ -11,24 +11,24 @@
 int gyre_comm_run(struct gyre_comm *comm, const struct gyre_request *request);
 
 /* Runs an operation, unchecked and its buffers not measured, where it goes the shortest way and its
- * shape is that of the operation before, as in a loop: what the plan was made of has passed the
- * checks. False: it does not, and nothing was done. */
+ * shape is that of the operation before, as in a loop: the shape has passed the checks. False: the
+ * operation does not fit, and nothing was done. */
 bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_request *request, int *status);
 
-/* Starts an operation and hands out the handle, which takes over `buffer`. */
+/* Starts an operation and makes its handle, which takes over `buffer`. */
 int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_request *request, void *buffer,
                     struct gyre_work **work);
 
-/* Starts an operation in the order of a stream: it waits for what is on the stream, and what is put
- * on the stream later waits for it. */
+/* Starts an operation in the order of a stream: the operation waits for the work on the stream, and
+ * later work on the stream waits for the operation. */
 int gyre_comm_begin_on(struct gyre_comm *comm, const struct gyre_request *request, void *stream);
 
-/* Copies between memories of any kind; done when it returns. */
+/* Copies between memories of any kind; done when the call returns. */
 int gyre_comm_copy(struct gyre_comm *comm, void *to, const void *from, uint64_t bytes);
 
 /* -- owner ------------------------------------------------------------------------------------- */
 
-/* Starts an operation, waiting for room if need be. */
+/* Starts an operation; waits for room where needed. */
 int gyre_comm_start(struct gyre_comm *comm, const struct gyre_request *request,
                     struct gyre_operation **op);
 int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const void *input,

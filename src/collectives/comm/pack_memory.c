@@ -1,5 +1,5 @@
-/* The memory of packs: what goes into one and comes out of it.
- * Tested by tests/program/collectives/packs.c. */
+/* The memory of packs: copies data in and results out. Tested by
+ * tests/program/collectives/packs.c. */
 #include "collectives/comm/pack_memory.h"
 
 #include "base/copy.h"
@@ -19,7 +19,7 @@ struct gyre_pack *gyre_pack_take(struct gyre_pack **first)
     return *first = pack;
 }
 
-/* Blocks of one call, on the one side and on the other, so many bytes in all. */
+/* The distances between blocks of one call, on both sides, and the bytes of all blocks. */
 struct strides {
     uint64_t block, to, from, bytes;
 };

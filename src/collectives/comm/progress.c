@@ -19,8 +19,9 @@
 #include <errno.h>
 
 #define COMPLETIONS 64
-#define DEVICE_NAP  UINT64_C(50000) /* ns: nobody rings when a device has finished */
-#define LINKS_EVERY 16              /* turns that left nothing to wait for: then they are heard */
+#define DEVICE_NAP  UINT64_C(50000) /* ns: no doorbell rings when a device has finished */
+/* The links are polled once in so many turns without anything to wait for. */
+#define LINKS_EVERY 16
 
 void gyre_progress_init(struct gyre_progress_engine *progress, struct gyre_domain *domain)
 {
@@ -90,7 +91,7 @@ static bool take_completions(struct gyre_progress_engine *progress)
     for (int i = 0; i < count; i++) {
         struct gyre_comm *comm =
             progress->comm[gyre_token_comm(done[i].token) & (GYRE_COMM_IDS - 1)];
-        if (!comm) /* its last message was withdrawn when it ended */
+        if (!comm) /* its last message was withdrawn when the communicator ended */
             continue;
         if (gyre_token_is_message(done[i].token))
             gyre_p2p_complete(comm->p2p, &done[i]);
@@ -100,7 +101,7 @@ static bool take_completions(struct gyre_progress_engine *progress)
     return count > 0;
 }
 
-/* Those that have become idle leave the list. */
+/* Runs the busy communicators; idle ones leave the list. */
 static bool run_busy(struct gyre_progress_engine *progress)
 {
     bool moved = false;
@@ -115,10 +116,12 @@ static bool run_busy(struct gyre_progress_engine *progress)
         if (comm->engine->orders != before)
             gyre_domain_tell_standing(progress->domain);
         comm->busy = !comm_idle(comm);
-        if (comm->busy)
+        if (comm->busy) {
             i++;
-        else
-            progress->busy[i] = progress->busy[--progress->busy_count];
+            continue;
+        }
+        gyre_progress_note_finished(comm); /* an operation without data ends as it starts */
+        progress->busy[i] = progress->busy[--progress->busy_count];
     }
     return moved;
 }
@@ -131,8 +134,8 @@ bool gyre_progress_pending(const struct gyre_progress_engine *progress)
     return false;
 }
 
-/* What is over by itself, as short messages that left at once, leaves nothing to ask the links
- * for. */
+/* Whether this turn polls the links. Work that ends by itself, as short messages that left at once,
+ * asks nothing of the links. */
 static bool asks_links(struct gyre_progress_engine *progress, bool moved)
 {
     return progress->busy_count || !moved || ++progress->unasked % LINKS_EVERY == 0;
@@ -148,7 +151,8 @@ bool gyre_progress_poll(struct gyre_progress_engine *progress)
         moved = true;
     }
     uint64_t carried =
-        gyre_links_moved(progress->links); /* parts of messages: a peer may wait for it */
+        /* Parts of messages moved: a peer may wait for the rest. */
+        gyre_links_moved(progress->links);
     moved |= carried != progress->carried;
     progress->carried = carried;
     progress->moves += moved;
@@ -204,7 +208,7 @@ static bool is_over(const struct gyre_wait *wait)
     return __atomic_load_n((const uint32_t *)wait->word, __ATOMIC_ACQUIRE) != wait->old;
 }
 
-/* Another thread wants to drive: this one waits for what it brings about. */
+/* Waits for the progress that another thread makes, which wants to drive. */
 static void stand_by(struct gyre_domain *domain, const struct gyre_wait *wait)
 {
     uint32_t seen = gyre_domain_stand_aside(domain);

@@ -13,13 +13,13 @@
 
 #include <pthread.h>
 
-#define GYRE_COMM_ID_BITS 12u /* of matches and tokens; the watch puts the lowest rank above */
+#define GYRE_COMM_ID_BITS 12u /* of matches and tokens; the watch puts the lowest rank above them */
 #define GYRE_COMM_IDS     (1u << GYRE_COMM_ID_BITS)
 
 struct gyre_process_ranks;
 
-/* A thread that drives started work while nobody is inside a call (helper.c). Made by the first
- * start. */
+/* A thread that drives started work while no thread is inside a call (helper.c). The first start
+ * makes it. */
 struct gyre_helper {
     pthread_t thread;
     bool made;
@@ -27,7 +27,7 @@ struct gyre_helper {
     pthread_cond_t wake;
     bool stop;             /* under lock */
     _Atomic bool asleep;   /* it waits for work */
-    _Atomic uint32_t work; /* something was started and not seen to end */
+    _Atomic uint32_t work; /* work was started and not seen to end */
 };
 
 struct gyre_progress_engine {
@@ -39,24 +39,25 @@ struct gyre_progress_engine {
     bool fault_told;
     bool helping;     /* the helper drives: no thread of the application waits */
     uint64_t moves;   /* turns in which something moved */
-    uint64_t carried; /* by the links, when last looked */
-    uint32_t unasked; /* turns that had nothing to ask the links for */
+    uint64_t carried; /* by the links, at the last look */
+    uint32_t unasked; /* turns since the last that polled the links */
     struct gyre_helper helper;
     struct gyre_fold_queue fold_queue;     /* of memory that the CPU cannot touch */
-    uint32_t activities;                   /* that the watch may hear of */
+    uint32_t activities;                   /* number of activities of which the watch may hear */
     struct gyre_comm *comm[GYRE_COMM_IDS]; /* by id; 0 is the world */
     struct gyre_comm *busy[GYRE_COMM_IDS]; /* those with something in flight */
     uint32_t busy_count;
-    bool retired[GYRE_COMM_IDS];     /* ids not to be used again: messages may still be under way */
-    uint64_t reached[GYRE_COMM_IDS]; /* behind the last operation under that id here */
+    /* Ids that must not be used again: messages may still be under way. */
+    bool retired[GYRE_COMM_IDS];
+    uint64_t reached[GYRE_COMM_IDS];     /* behind the last operation under that id on this rank */
     struct gyre_preference preference;   /* of the environment */
-    struct gyre_engine_options settings; /* what every engine is told alike, and nothing else */
+    struct gyre_engine_options settings; /* the settings that all engines share, and nothing else */
 };
 
 /* Sets up `progress`, zeroed memory; the domain outlives it. */
 void gyre_progress_init(struct gyre_progress_engine *progress, struct gyre_domain *domain);
 
-/* Takes a communicator in; takes an idle one out, if it is in. */
+/* Takes a communicator in; takes an idle one out, if it was in. */
 void gyre_progress_add(struct gyre_progress_engine *progress, struct gyre_comm *comm);
 void gyre_progress_remove(struct gyre_progress_engine *progress, struct gyre_comm *comm);
 
@@ -77,10 +78,10 @@ static inline void gyre_progress_note_finished(struct gyre_comm *comm)
 /* Moves everything that can move, on every communicator. True if anything did. */
 bool gyre_progress_poll(struct gyre_progress_engine *progress);
 
-/* Is anything in flight, on any communicator? */
+/* Whether anything is in flight, on any communicator. */
 bool gyre_progress_pending(const struct gyre_progress_engine *progress);
 
-/* What a thread waits for: that a word, which any thread may read, is another than `old`. */
+/* The condition for which a thread waits: a word, which any thread may read, differs from `old`. */
 struct gyre_wait {
     const void *word; /* of 32 bits */
     uint32_t old;
@@ -99,11 +100,11 @@ int gyre_progress_wait(struct gyre_progress_engine *progress, struct gyre_wait *
 /* Waits until a status is not GYRE_AGAIN, or the job has failed. Returns the status. */
 int gyre_progress_await(struct gyre_progress_engine *progress, const _Atomic int *status);
 
-/* The waiting of a turn, for callers that look for themselves; returns as gyre_domain_idle(). */
+/* Waits for a turn, for callers that look for themselves; returns as gyre_domain_idle(). */
 int gyre_progress_idle_turn(struct gyre_progress_engine *progress, struct gyre_idle *idle,
                             uint64_t deadline);
 
-/* The story of the first failure; without one, of the thread's trouble. */
+/* The story of the first failure; without one, that of the thread's trouble. */
 const char *gyre_progress_story(const struct gyre_progress_engine *progress);
 
 /* Ends everything in flight with `status`, and every call from now on. */

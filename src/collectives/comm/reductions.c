@@ -4,8 +4,9 @@
  *   scaled   input ──× scalar──▶ output, or a buffer where the rank has none ──▶ SUM in place
  *   user     a fold that calls the function: ((rank 0 · rank 1) · rank 2) …, never otherwise
  *
- * A handle is GYRE_OP_MADE + its place in the communicator's table. It and what it is are
- * part of the operation's fingerprint, so ranks must make their reductions in the same order.
+ * A handle is GYRE_OP_FIRST_HANDLE + its place in the communicator's table. The operation's
+ * fingerprint covers the handle and the reduction, so ranks must make their reductions in the same
+ * order.
  *
  * Tested by tests/program/collectives/own.c. */
 #include "collectives/comm/reductions.h"
@@ -19,17 +20,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
-_Static_assert(GYRE_OP_MADE == GYRE_SIGNATURE_FUNCTION &&
-                   GYRE_OP_MADE + GYRE_REDUCTIONS_MAX <= GYRE_SIGNATURE_SCALED,
-               "a handle's number in a signature");
+_Static_assert(GYRE_OP_FIRST_HANDLE + GYRE_REDUCTIONS_MAX <= GYRE_SIGNATURE_SCALED,
+               "functions and scaled sums have different numbers in a signature");
 
 /* -- the table --------------------------------------------------------------------------------- */
 
 struct gyre_reduction *gyre_reduction_find(struct gyre_comm *comm, enum gyre_op op)
 {
-    uint32_t place = (uint32_t)op - GYRE_OP_MADE;
-    return (uint32_t)op >= GYRE_OP_MADE && place < GYRE_REDUCTIONS_MAX &&
-                   comm->reduction[place].kind != GYRE_REDUCTION_NONE
+    uint32_t place = (uint32_t)op - GYRE_OP_FIRST_HANDLE;
+    return place < GYRE_REDUCTIONS_MAX && comm->reduction[place].kind != GYRE_REDUCTION_NONE
                ? &comm->reduction[place]
                : NULL;
 }
@@ -81,8 +80,8 @@ static int scale_input(struct gyre_comm *comm, const struct gyre_fold_task *task
     return status;
 }
 
-/* Where the products go: the output, or a buffer of the host's; the fold queue has no memory of its
- * own. */
+/* Finds the place of the products: the output, or a buffer of the host's; the fold queue has no
+ * memory of its own. */
 static int find_scale_room(const struct gyre_request *request, struct gyre_request_buffer *to,
                            void **buffer)
 {

@@ -5,10 +5,10 @@
 #include "collectives/comm/communicator.h"
 #include "collectives/comm/request.h"
 
-/* NULL: the communicator has none of that number. */
+/* The reduction of that number; NULL: the communicator has none. */
 struct gyre_reduction *gyre_reduction_find(struct gyre_comm *comm, enum gyre_op op);
 
-/* NULL: all places are taken. */
+/* A free place; NULL: all are taken. */
 struct gyre_reduction *gyre_reduction_free_place(struct gyre_comm *comm);
 
 /* Puts the caller's own reduction into the shape. */

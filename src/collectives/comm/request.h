@@ -1,11 +1,11 @@
-/* An operation as it is asked for: its shape, and this rank's buffers. */
+/* A request for an operation: its shape, and this rank's buffers. */
 #ifndef GYRE_COLLECTIVES_COMM_REQUEST_H
 #define GYRE_COLLECTIVES_COMM_REQUEST_H
 
 #include "collectives/plan/shape.h"
 
 struct gyre_request_buffer {
-    void *address;              /* read only, of an input */
+    void *address;              /* an input is only read */
     uint64_t bytes;             /* 0: this rank has none */
     enum gyre_memory_kind kind; /* HOST where it has none */
 };

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* The handle keeps how the operation ended. */
+/* Takes an operation that has ended out of the engine. The handle keeps its status. */
 static void leave_engine(struct gyre_started *started)
 {
     struct gyre_comm *comm = started->comm;

@@ -7,7 +7,7 @@
 /* Takes every operation that has ended out of the engine. The handles stay. */
 void gyre_results_collect(struct gyre_comm *comm);
 
-/* Spends the handle of an operation that is over, and returns the status; else GYRE_AGAIN. */
+/* Spends the handle of an operation that is over and returns the status; else GYRE_AGAIN. */
 int gyre_results_take(struct gyre_started *started);
 
 #endif

@@ -22,8 +22,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define COMPLETIONS 64
-
 int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_engine **out,
                        struct gyre_trouble *trouble)
 {
@@ -80,7 +78,8 @@ void gyre_engine_destroy(struct gyre_engine *engine)
 
 /* -- turns of the engine ----------------------------------------------------------------------- */
 
-/* Lanes have given their slices back; on mapped memory some may be left. */
+/* Copies OUTPUT back from the host mirror, and ends the operation when all is back; true if
+ * anything moved. Lanes have copied their slices back; on mapped memory some may be left. */
 static bool give_back(struct gyre_engine *engine, struct gyre_operation *op)
 {
     bool moved =
@@ -107,7 +106,7 @@ static bool run_mirrors(struct gyre_engine *engine)
     return moved;
 }
 
-/* The operation that the next turn on mapped memory is for; NULL: none, or one that is not due. */
+/* The operation of the next turn on mapped memory; NULL: there is none, or it is not due. */
 static struct gyre_operation *next_mapped(const struct gyre_engine *engine)
 {
     for (uint32_t i = 0; i < engine->orders; i++) {
@@ -143,18 +142,6 @@ bool gyre_engine_run(struct gyre_engine *engine)
     return moved;
 }
 
-bool gyre_engine_poll(struct gyre_engine *engine, uint64_t now)
-{
-    struct gyre_completion done[COMPLETIONS];
-    bool moved = gyre_engine_run(engine);
-    if (!engine->links || engine->fault.status)
-        return moved;
-    int count = gyre_links_poll(engine->links, now, done, COMPLETIONS);
-    for (int i = 0; i < count; i++)
-        gyre_engine_complete(engine, &done[i]);
-    return moved || count > 0;
-}
-
 struct gyre_operation *gyre_engine_adopt(struct gyre_engine *engine, struct gyre_plan *plan,
                                          const void *input, void *output, bool begun)
 {
@@ -169,8 +156,8 @@ struct gyre_operation *gyre_engine_adopt(struct gyre_engine *engine, struct gyre
 
 /* -- failure ----------------------------------------------------------------------------------- */
 
-/* What the fold queue still writes comes first. The wait is short, unless a stream that has to go
- * keeps the queue up. */
+/* Lets streams go. What the fold queue still writes comes first; the wait is short, unless a stream
+ * that has to go holds the queue up. */
 void gyre_engine_let_streams_go(struct gyre_engine *engine)
 {
     if (engine->mirrors.fold_queue)

@@ -38,20 +38,17 @@ void gyre_engine_part(struct gyre_engine *engine);
 /* Moves everything that can move, but for its links; true if anything did. */
 bool gyre_engine_run(struct gyre_engine *engine);
 
-/* Runs an engine that has its links alone: polls them too. */
-bool gyre_engine_poll(struct gyre_engine *engine, uint64_t now);
-
-/* Makes an exchange of the shortest way, which has its number already, an operation that others may
- * drive. NULL: no room. */
+/* Turns an exchange of the shortest way, which has its number already, into an operation that other
+ * threads can drive. NULL: no room. */
 struct gyre_operation *gyre_engine_adopt(struct gyre_engine *engine, struct gyre_plan *plan,
                                          const void *input, void *output, bool begun);
 
-/* Lets streams that wait for operations go on, because the job will fail: what the failure waits
- * for may stand behind them, also behind another communicator's. */
+/* Lets streams that wait for operations go on, because the job will fail. The work for which the
+ * failure waits may be on such a stream, also behind another communicator's operation. */
 void gyre_engine_let_streams_go(struct gyre_engine *engine);
 
-/* Ends every operation with `status`: the job has failed. No buffer is written by anybody after
- * this returns. */
+/* Ends every operation with `status`: the job has failed. After the call no rank writes a
+ * buffer. */
 void gyre_engine_fail(struct gyre_engine *engine, int status);
 
 #endif

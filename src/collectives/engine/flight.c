@@ -3,7 +3,7 @@
  *     op[]      [ 7 ][ 9 ][   ][ 8 ]      a place is used from start to release
  *     order[]     7    8    9             by sequence, from start to end
  *
- * An operation ends when its work is done and its OUTPUT is where the caller's is. Tested by
+ * An operation ends when its work is done and its OUTPUT is in the caller's buffer. Tested by
  * tests/sim/engine.c and tests/sim/mesh.c. */
 #include "collectives/engine/flight.h"
 
@@ -97,6 +97,12 @@ void gyre_engine_fault(struct gyre_engine *engine, int status, uint32_t peer, bo
     gyre_fault_record(&engine->fault, status, peer, echo, trouble);
 }
 
+/* Altered bytes are a cause. A lost link, or a mismatch, may follow from something else. */
+static bool may_be_echo(int status)
+{
+    return status != GYRE_CORRUPT;
+}
+
 void gyre_engine_link_failed(struct gyre_engine *engine, uint32_t peer, int status)
 {
     struct gyre_trouble trouble = {0};
@@ -108,7 +114,8 @@ void gyre_engine_link_failed(struct gyre_engine *engine, uint32_t peer, int stat
     else if (!trouble.status)
         gyre_trouble_set(&trouble, status, "the link to rank %u failed: %s", peer,
                          gyre_status_name(status));
-    gyre_engine_fault(engine, told ? told : status, peer, true, &trouble);
+    status = told ? told : status;
+    gyre_engine_fault(engine, status, peer, may_be_echo(status), &trouble);
 }
 
 void gyre_engine_post_failed(struct gyre_engine *engine, int status)
@@ -117,5 +124,5 @@ void gyre_engine_post_failed(struct gyre_engine *engine, int status)
     uint32_t peer = UINT32_MAX;
     if (!gyre_links_fault(engine->links, &peer, &trouble))
         gyre_trouble_set(&trouble, status, "a transfer failed: %s", gyre_status_name(status));
-    gyre_engine_fault(engine, trouble.status, peer, true, &trouble);
+    gyre_engine_fault(engine, trouble.status, peer, may_be_echo(trouble.status), &trouble);
 }

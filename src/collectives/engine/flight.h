@@ -1,4 +1,4 @@
-/* The engine's state, and operations in flight: started, ended, released, and what went wrong.
+/* The engine's state; and operations in flight: started, ended, released, and their faults.
  *
  * All calls come from the thread that owns the domain. */
 #ifndef GYRE_COLLECTIVES_ENGINE_FLIGHT_H
@@ -22,10 +22,10 @@ struct gyre_lane {
     uint64_t index, rounds; /* of rounds */
     struct gyre_round round;
     uint32_t pass;        /* over the round's steps, see steps.c */
-    uint32_t posted;      /* how many of them have been looked at in this pass */
+    uint32_t posted;      /* steps of the round that this pass has looked at */
     uint32_t outstanding; /* posts without completion */
     uint32_t local;       /* next step that may be COPY or REDUCE */
-    uint64_t local_bytes; /* done of that one */
+    uint64_t local_bytes; /* done of the step `local` */
     uint8_t *scratch;
     uint64_t scratch_bytes;
     const void **pointer; /* source_max sources of a REDUCE */
@@ -50,7 +50,7 @@ struct gyre_engine {
     uint32_t orders;
 
     struct gyre_lane lane[GYRE_LANE_POOL];
-    struct gyre_extent extent; /* the largest of all plans: what a lane's storage must hold */
+    struct gyre_extent extent; /* the largest of all plans: a lane's storage holds it */
 
     struct gyre_plan *plan[GYRE_PLANS_MAX];
     struct gyre_plan *recent;
@@ -61,8 +61,8 @@ struct gyre_engine {
 };
 
 /* The name of an operation among peers. The lower half is of the operation itself, the upper half
- * of all operations before: ranks that disagreed where nobody could see it, as two roots of one
- * broadcast do, differ from then on. */
+ * of all operations before. Two ranks may have disagreed where no rank could see it (two roots of
+ * one broadcast); from then on their names differ. */
 static inline uint64_t gyre_engine_fingerprint(const struct gyre_engine *engine,
                                                const struct gyre_plan *plan, uint64_t sequence)
 {
@@ -87,7 +87,7 @@ static inline bool gyre_engine_idle(const struct gyre_engine *engine)
     return engine->orders == 0;
 }
 
-/* Has the stream come to the operation's mark? */
+/* Whether the stream has come to the operation's mark. */
 static inline bool gyre_engine_due(const struct gyre_engine *engine,
                                    const struct gyre_operation *op)
 {
@@ -95,7 +95,8 @@ static inline bool gyre_engine_due(const struct gyre_engine *engine,
            gyre_fold_queue_mark_reached(engine->mirrors.fold_queue, op->stream_mark);
 }
 
-/* Can another operation be started? Operations that have ended count until they are released. */
+/* Whether another operation can be started. Operations that have ended count until they are
+ * released. */
 bool gyre_engine_has_room(const struct gyre_engine *engine);
 
 /* Starts an operation; NULL when GYRE_OPS_MAX are in flight. Buffers are borrowed until its status
@@ -104,26 +105,25 @@ struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre
                                          const void *input, void *output);
 
 /* Ties the operation that was just started to a stream: the operation waits for the mark, and the
- * stream for the operation, which is released when it ends. Where this fails the operation is one
- * like any other. */
+ * stream waits for the operation's end. Where this fails the operation is one like any other. */
 int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op,
                             uint64_t stream_mark, void *stream, struct gyre_trouble *trouble);
 
-/* Ends an operation whose work is done; one with a host mirror when its OUTPUT has been given
+/* Ends an operation whose work is done. One with a host mirror ends when its OUTPUT has been copied
  * back. */
 void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, int status);
 
 /* Ends an operation now. */
 void gyre_engine_end(struct gyre_engine *engine, struct gyre_operation *op, int status);
 
-/* Gives back the place of an operation that has ended. */
+/* Frees the place of an operation that has ended. */
 void gyre_engine_release(struct gyre_engine *engine, struct gyre_operation *op);
 
 /* Records the first fault. */
 void gyre_engine_fault(struct gyre_engine *engine, int status, uint32_t peer, bool echo,
                        const struct gyre_trouble *trouble);
 
-/* Record what is wrong with the link to that rank of the world, or with a post that has ended. */
+/* Record a fault of the link to that rank of the world, or of a post that has ended. */
 void gyre_engine_link_failed(struct gyre_engine *engine, uint32_t peer, int status);
 void gyre_engine_post_failed(struct gyre_engine *engine, int status);
 

@@ -1,5 +1,5 @@
-/* The plans of a communicator. A plan is made once and found again: the last one at a glance, the
- * others by their shapes. The least recently used idle plan makes room for a new one. Tested by
+/* The plans of a communicator. A plan is made once and kept. The last plan is found at a glance,
+ * the others by their shapes. The least recently used idle plan makes room for a new one. Tested by
  * tests/program/collectives/counts.c. */
 #include "collectives/engine/plans.h"
 

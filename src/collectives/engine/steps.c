@@ -4,9 +4,9 @@
  *   lane 1      [slice 1: round 0 │ 1 │ 2 ][slice 3: …     finished one; no lane waits for another
  *
  * A round is generated when it begins. Short sends leave at once where a link lets them, without a
- * post; then its receives are posted, but for what has come already; then its other sends, then its
- * local steps run in pieces of at most 256 KiB; when every post has completed the next round
- * begins. A completion finds its lane by the token. Tested by tests/sim/engine.c. */
+ * post. Then the receives are posted, except those whose message has come already; then the other
+ * sends. Local steps run in pieces of at most 256 KiB. When every post has completed, the next
+ * round begins. A completion finds its lane by the token. Tested by tests/sim/engine.c. */
 #include "collectives/engine/steps.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static uint8_t *address(const struct gyre_lane *lane, struct gyre_place place)
 
 /* -- storage ----------------------------------------------------------------------------------- */
 
-/* Where links write into scratch by themselves it is memory that the domain knows of. */
+/* Allocates scratch. Where links write into scratch by themselves, the domain allocates it. */
 static uint8_t *scratch_take(const struct gyre_engine *engine, uint64_t bytes)
 {
     uint64_t whole = (bytes + 4096) & ~UINT64_C(4095);
@@ -41,7 +41,7 @@ static uint8_t *scratch_take(const struct gyre_engine *engine, uint64_t bytes)
 static void scratch_give(const struct gyre_engine *engine, uint8_t *scratch)
 {
     if (engine->scratch_domain && gyre_domain_forked(engine->scratch_domain))
-        return; /* the parent's */
+        return; /* in a fork's child: the parent's */
     if (!engine->scratch_domain || !scratch || gyre_domain_unshare(engine->scratch_domain, scratch))
         free(scratch);
 }
@@ -105,7 +105,7 @@ static void begin_round(struct gyre_lane *lane)
     lane->local_bytes = 0;
 }
 
-/* Is there another slice, and its INPUT here? */
+/* Whether there is another slice whose INPUT the lane can read. */
 static bool has_slice(const struct gyre_engine *engine, const struct gyre_operation *op)
 {
     return op->next_slice < op->plan->slices && gyre_engine_due(engine, op) &&
@@ -164,15 +164,18 @@ static int post_step(struct gyre_engine *engine, struct gyre_lane *lane,
 
 enum { NOW, RECEIVES, SENDS, PASSES }; /* over the steps of a round, in this order */
 
-#define OVER (UINT32_C(1) << 31) /* of a step's flags, beside the schedule's: it had no post */
+/* A flag of a step, beside the schedule's: the step is over, without a post. */
+#define OVER (UINT32_C(1) << 31)
 
-/* Of receives those that come before any was posted: if one has to wait, so will the others. */
+/* Whether a step may go without a post. Receives may before any was posted: if one has to wait, the
+ * others will too. */
 static bool suits_now(const struct gyre_lane *lane)
 {
     return lane->pass == NOW || (lane->pass == RECEIVES && lane->outstanding == 0);
 }
 
-/* Not 0: the link has no room, or has failed. */
+/* Starts a step, without a post where the link lets it. Not 0: the link has no room, or has
+ * failed. */
 static int try_step(struct gyre_engine *engine, struct gyre_lane *lane, struct gyre_step *step)
 {
     if (step->kind != (lane->pass == RECEIVES ? GYRE_RECV : GYRE_SEND) || step->flags & OVER)
@@ -188,7 +191,7 @@ static int try_step(struct gyre_engine *engine, struct gyre_lane *lane, struct g
     return status;
 }
 
-/* Stops where a link has no room. True if it got any further. */
+/* Starts the sends and receives of the round, until a link has no room. True if anything moved. */
 static bool post_round(struct gyre_engine *engine, struct gyre_lane *lane)
 {
     uint32_t pass = lane->pass, posted = lane->posted;
@@ -221,7 +224,7 @@ static void run_piece(struct gyre_engine *engine, struct gyre_lane *lane,
     engine->device->reduce(engine->queue, plan->fold, &task, 0);
 }
 
-/* One piece of the next local step. True if there was one. */
+/* Runs one piece of the next local step. True if there was one. */
 static bool run_local(struct gyre_engine *engine, struct gyre_lane *lane)
 {
     for (; lane->local < lane->round.steps; lane->local++, lane->local_bytes = 0) {
@@ -254,7 +257,7 @@ static void lane_end(struct gyre_engine *engine, struct gyre_lane *lane)
         gyre_engine_finish(engine, op, 0);
 }
 
-/* As far as this lane gets. True if anything moved. */
+/* Runs a lane as far as it gets. True if anything moved. */
 static bool lane_run(struct gyre_engine *engine, struct gyre_lane *lane)
 {
     bool moved = false;
@@ -291,7 +294,7 @@ static struct gyre_lane *idle_lane(struct gyre_engine *engine)
     return NULL;
 }
 
-/* Lanes go to operations in order of sequence: nobody is served while an earlier one still wants
+/* Gives lanes to operations in order of sequence: none gets a lane while an earlier one wants
  * more. */
 static bool grant_lanes(struct gyre_engine *engine)
 {
@@ -324,8 +327,8 @@ static bool first_with_its_peer(const struct gyre_round *round, uint32_t s)
     return first;
 }
 
-/* The links are well, but one of these peers has said goodbye; which one the completion does not
- * say. */
+/* Records that a peer of the lane's round has left. The links are well; the completion does not say
+ * which peer said goodbye. */
 static void tell_departed(struct gyre_engine *engine, const struct gyre_lane *lane)
 {
     struct gyre_trouble trouble = {0};

@@ -4,7 +4,7 @@
 
 #include "collectives/engine/flight.h"
 
-/* Gives the first lanes, where idle, storage for the engine's extent. -ENOMEM. */
+/* Gives the first `lanes` lanes, where idle, storage for the engine's extent. -ENOMEM. */
 int gyre_steps_fit(struct gyre_engine *engine, uint32_t lanes);
 
 /* Moves every lane as far as it gets. True if anything moved. */

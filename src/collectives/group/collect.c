@@ -1,4 +1,4 @@
-/* Calls of a group, collected until its end. Tested by tests/program/collectives/group.c. */
+/* Collects calls of a group until its end. Tested by tests/program/collectives/group.c. */
 #include "collectives/group/collect.h"
 
 #include "collectives/group/inside.h"
@@ -46,7 +46,7 @@ static int add_call(struct gyre_comm *comm, const struct gyre_group_call *call,
     return 0;
 }
 
-/* A table of the caller's, copied to *room; NULL stays NULL. */
+/* Copies a table of the caller's to *room; NULL stays NULL. */
 static const uint64_t *keep_table(const uint64_t *table, uint32_t n, uint64_t **room)
 {
     uint64_t *kept = *room;

@@ -1,4 +1,4 @@
-/* Calls of a group, collected until its end; on a communicator whose group is open. */
+/* Collects calls of a group until its end, on a communicator whose group is open. */
 #ifndef GYRE_COLLECTIVES_GROUP_COLLECT_H
 #define GYRE_COLLECTIVES_GROUP_COLLECT_H
 
@@ -14,7 +14,7 @@ int gyre_group_add(struct gyre_comm *comm, const struct gyre_request *request, v
 int gyre_group_add_all_to_all_v(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call,
                                 struct gyre_work **work);
 
-/* The group's end waits for a message that was started. */
+/* Adds a started message, for which the group's end waits. */
 int gyre_group_add_message(struct gyre_comm *comm, struct gyre_message *message);
 
 #endif

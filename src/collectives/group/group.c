@@ -1,20 +1,20 @@
 /* Groups of calls that are started together.
  *
  *   group_start   gyre_send ───────▶ started at once           group_end
- *                 all_reduce a ─┐                              starts what was collected, in order,
+ *                 all_reduce a ─┐                              starts collected calls, in order,
  *                 broadcast  b ─┼─▶ collected ───────────────▶ [a c packed] [b], and waits for all
  *                 all_reduce c ─┘
  *
- * Messages wait for nobody when they are started, so a group starts them at once; that is why all
- * ranks may send first. Operations are collected until the end, for small ones of a kind then go
+ * Starting a message waits for no peer, so a group starts messages at once; hence all ranks may
+ * send first. Operations are collected until the end, because small ones of a kind then travel
  * together (pack.c).
  *
- * Everything grows to what the largest group needed and is kept by the communicator.
+ * All memory grows to what the largest group needed and is kept by the communicator.
  *
  *     group.c      begins and ends groups
- *     together.c   ends those of several ranks of one process
- *     run.c        starts what was collected, and waits
- *     pack.c       small calls that go as one
+ *     together.c   ends the groups of several ranks of one process
+ *     run.c        starts collected calls, and waits
+ *     pack.c       small calls that travel as one operation
  *     collect.c    keeps the calls
  *
  * Tested by tests/program/collectives/group.c. */

@@ -8,7 +8,8 @@
 int gyre_group_open(struct gyre_comm *comm);
 int gyre_group_close(struct gyre_comm *comm);
 
-/* A communicator ends: GYRE_INVALID if it has an open group, which peers are told of. */
+/* Checks a communicator that ends: GYRE_INVALID if it has an open group, of which peers are
+ * told. */
 int gyre_group_left_open(struct gyre_comm *comm);
 
 #endif

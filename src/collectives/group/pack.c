@@ -1,21 +1,22 @@
-/* Packs: small calls of a group, of one kind, that go as one.
+/* Packs: small calls of a group, of one kind, that travel as one operation.
  *
  *      call 0   [ a a ]        ─┐                            ┌─▶ output 0
  *      call 1   (longer)        ├─▶ [ a a │ c c c │ d ] ─────┼─▶ output 2
  *      call 2   [ c c c ]      ─┤      one operation         └─▶ output 3, when its handle is
  *      call 3   [ d ], handle  ─┘                                waited for
  *
- * They share every round of every message. Where a buffer has n blocks, a block of the pack is that
- * block of all its calls:
+ * The calls of a pack share every round and every message. Where a buffer has n blocks, a block of
+ * the pack is that block of all its calls:
  *
  *      call 0   [ a₀ │ a₁ │ a₂ ]   call 2   [ c₀ │ c₁ │ c₂ ]   ─▶   [ a₀ c₀ │ a₁ c₁ │ a₂ c₂ ]
  *
- * So every verb can be packed, and this file knows none by name. A pack runs in place, as its
- * operation means it, in one piece of memory: the longer of its buffers. What only moves may be of
- * different types, for the pack counts its bytes; what is reduced is of one type and one reduction.
+ * So every verb can be packed, and this file knows none by name. A pack runs in place, in the sense
+ * of its operation, in one piece of memory: the longer of its buffers. Calls that only move data
+ * may have different types, because the pack counts their bytes; calls that reduce have one type
+ * and one reduction.
  *
- * Only what is equal on all ranks decides who goes with whom. All that the calls are is in the
- * pattern, a part of the pack's fingerprint, so ranks whose groups differ are told.
+ * Only what is equal on all ranks decides which calls travel together. A hash of the calls is in
+ * the pattern, a part of the pack's fingerprint, so ranks whose groups differ are told.
  *
  * Tested by tests/program/collectives/packs.c. */
 #include "collectives/group/inside.h"
@@ -33,7 +34,7 @@
 
 /* -- which go together ------------------------------------------------------------------------- */
 
-/* Bytes of a block up to which a call gains from company. */
+/* The bytes of a block up to which a call gains by a pack. */
 #define GAIN_MAPPED 4096u
 #define GAIN_LINKS  8192u
 
@@ -42,14 +43,14 @@ static uint64_t call_block_bytes(const struct gyre_group_call *call)
     return call->request.shape.count * gyre_type_size(call->request.shape.type);
 }
 
-/* Of the longest buffer of any rank. */
+/* The number of blocks of the longest buffer of any rank. */
 static uint32_t pack_blocks(const struct gyre_comm *comm, enum gyre_verb verb)
 {
     return gyre_verb_has_blocks(verb) ? comm->n : 1;
 }
 
-/* Bytes of a pack's block. What goes one way only is under way pack after pack, if no peer has to
- * be asked first. */
+/* The most bytes of a pack's block. Data that travel one way only are under way pack after pack, if
+ * no peer has to grant them first. */
 static uint64_t most_together(const struct gyre_comm *comm, enum gyre_verb verb)
 {
     uint64_t most = GYRE_PACK_BYTES / pack_blocks(comm, verb);
@@ -64,14 +65,15 @@ static bool suits(const struct gyre_comm *comm, const struct gyre_group_call *ca
            call_block_bytes(call) <= most_together(comm, call->request.shape.verb);
 }
 
-/* A reduction of the program's own is what its handle says. */
+/* Whether two shapes are of one kind. A reduction of the program's own is known by its handle. */
 static bool same_kind(const struct gyre_shape *a, const struct gyre_shape *b)
 {
     return a->verb == b->verb && a->root == b->root && a->barrier == b->barrier &&
            (!gyre_verb_reduces(a->verb) || (a->type == b->type && a->op == b->op));
 }
 
-/* Takes call `first` and as many of its kind as fit; *shape is what they are together. How many. */
+/* Takes call `first` and as many of its kind as fit; *shape becomes that of all. Returns their
+ * number. */
 static uint32_t choose_calls(struct gyre_comm *comm, uint32_t first, struct gyre_pack *pack,
                              struct gyre_shape *shape)
 {
@@ -101,7 +103,7 @@ static uint32_t choose_calls(struct gyre_comm *comm, uint32_t first, struct gyre
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-/* Room for the pack, and where in it this rank's buffers begin. */
+/* Finds room for the pack, and the places of this rank's buffers in it. */
 static bool lay_out_pack(const struct gyre_comm *comm, struct gyre_pack *pack,
                          const struct gyre_shape *shape)
 {
@@ -172,14 +174,15 @@ int gyre_pack_make(struct gyre_comm *comm, uint32_t first, struct gyre_pack **ou
     return 0;
 }
 
-/* A pack may be another's by now, its leader is its own. */
+/* Whether a call is in the pack of `first`. A pack may be another's by now; the leader is the
+ * call's own. */
 bool gyre_pack_has(const struct gyre_group *group, uint32_t first, uint32_t call)
 {
     return call == first || (group->call[call].pack && group->call[call].leader == first);
 }
 
-/* Another rank's group is another: the story says which operation that is, and this line what its
- * calls are here. As many as a line holds. */
+/* Logs the calls of a pack, as many as a line holds: another rank's group differs. The story names
+ * the operation, and this line the calls on this rank. */
 static void tell_calls(const struct gyre_comm *comm, uint32_t first, uint64_t sequence)
 {
     const struct gyre_group *group = &comm->group;

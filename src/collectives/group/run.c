@@ -1,5 +1,5 @@
-/* A group that runs: its calls are started in order, packs and all, and waited for.
- * Tested by tests/program/collectives/group.c. */
+/* Runs a group: starts its calls in order, packs and all, and waits for them. Tested by
+ * tests/program/collectives/group.c. */
 #include "collectives/comm/arguments.h"
 #include "collectives/comm/helper.h"
 #include "collectives/comm/message_wait.h"
@@ -26,7 +26,7 @@ static void end_oldest(struct gyre_group_run *run)
     note_status(run, status);
 }
 
-/* What the call was given in a buffer is the handle's from here on. */
+/* Starts a handle, which takes over the call's buffer. */
 static void start_handle(struct gyre_group_call *call, int status, struct gyre_operation *op)
 {
     struct gyre_started *started = call->started;
@@ -42,7 +42,8 @@ static void start_handle(struct gyre_group_call *call, int status, struct gyre_o
     call->pack->holders++;
 }
 
-/* Whoever waits for call `first`, or for those of its pack, is told of the operation. */
+/* Tells the operation to the handles, and the group, that wait for call `first` or for the calls of
+ * its pack. */
 static void tell_waiters(struct gyre_group_run *run, uint32_t first, int status,
                          struct gyre_operation *op)
 {
@@ -87,7 +88,7 @@ static void start_one(struct gyre_group_run *run, uint32_t first)
     tell_waiters(run, first, status, op);
 }
 
-/* False when all are started. */
+/* Starts the next call; false: all are started. */
 bool gyre_run_start_next(struct gyre_group_run *run)
 {
     const struct gyre_group *group = &run->comm->group;
@@ -116,7 +117,7 @@ void gyre_group_leave(struct gyre_comm *comm)
         gyre_helper_poke(comm->progress);
 }
 
-/* Waits for what was started. Owner. */
+/* Waits for all started calls. Owner. */
 void gyre_run_end(struct gyre_group_run *run)
 {
     while (run->ended < run->begun)
@@ -126,7 +127,7 @@ void gyre_run_end(struct gyre_group_run *run)
     end_messages(run);
 }
 
-/* Nothing is in flight, and what will be is written then. */
+/* Begins a communicator's group. Nothing is in flight; flights are written when they begin. */
 static void begin_comm(struct gyre_group_run *run, struct gyre_comm *comm)
 {
     run->comm = comm;
@@ -174,7 +175,7 @@ int gyre_group_run(struct gyre_comm *comm)
     return comm->n == 1 ? run_group_alone(comm) : run_group(comm);
 }
 
-/* The calls are over. */
+/* Empties a group whose calls are over. */
 void gyre_group_empty(struct gyre_group *group)
 {
     for (uint32_t i = 0; i < group->calls; i++)

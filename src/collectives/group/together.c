@@ -3,10 +3,10 @@
  *
  *     group_start 0, 1, 2    calls on each    group_end 0 ─▶ waits    1 ─▶ waits    2 ─▶ runs all
  *
- * A rank's operations wait for all ranks, so groups that the thread has open on several end
- * together, with the last. Calls are started by turns, one of each rank, so that none is ever
- * further than one call before the others; the helpers drive meanwhile. A group that waits for
- * others' end counts as open: what is called on its communicator until then is collected too.
+ * A rank's operations wait for all ranks, so groups that the thread has open on several ranks end
+ * together, with the last. Calls are started by turns, one of each rank, so that no rank is ever
+ * further than one call ahead of the others; the helpers drive meanwhile. A group that waits for
+ * others' end counts as open: later calls on its communicator are collected too.
  *
  * Tested by tests/program/collectives/local.c. */
 #include "collectives/comm/progress.h"
@@ -31,8 +31,8 @@ int gyre_group_list(struct gyre_comm *comm)
     return 0;
 }
 
-/* Has the thread a group on another rank that has not ended? Under the lock; but for their chain
- * and whose they are, other threads write theirs without it. */
+/* Whether the thread has a group on another rank that has not ended. Under the lock. Other threads
+ * write their own groups without the lock, except the chain and the owner. */
 static bool waits_for_others(const struct gyre_comm *comm)
 {
     const struct gyre_comm *at = comm->progress->ranks->groups;
@@ -42,7 +42,7 @@ static bool waits_for_others(const struct gyre_comm *comm)
     return at != NULL;
 }
 
-/* Takes the thread's groups that have ended out of the list: their chain. Under the lock. */
+/* Takes the thread's ended groups off the list and returns their chain. Under the lock. */
 static struct gyre_comm *take_ended(struct gyre_process_ranks *ranks, pthread_t thread)
 {
     struct gyre_comm *taken = NULL, **at = &ranks->groups;
@@ -69,7 +69,7 @@ static bool start_turn(struct gyre_comm *comm)
     return started;
 }
 
-/* A chain of several. */
+/* Runs a chain of several groups together. */
 static int run_together(struct gyre_comm *first)
 {
     int status = 0;
@@ -113,7 +113,7 @@ int gyre_group_end_with_others(struct gyre_comm *comm)
     return status;
 }
 
-/* One that ends with a group open. */
+/* Takes a communicator that ends with an open group off the list. */
 void gyre_group_unlist(struct gyre_comm *comm)
 {
     struct gyre_process_ranks *ranks = comm->progress->ranks;

@@ -1,16 +1,16 @@
 /* The numbers of the CUDA folds: how each type is stored (its element), in which type it is
- * computed (its lane), and the way from one to the other.
+ * computed (its lane), and the conversions between the two.
  *
  *     element ──widen──▶ lane … lane ──narrow──▶ element
  *
- * Floats narrower than 32 bits are computed in f32 and rounded once, to nearest even, by the words
- * of half.h and fp8.h: the reference's own. Where a device has an instruction for such a word it
- * takes its place below, and gives the same bits. Integers of up to 32 bits are computed in 32,
- * unsigned, and wrap where they are narrowed. */
+ * Floats narrower than 32 bits are computed in f32 and rounded once, to nearest even, with the
+ * functions of small_floats.h, which the reference uses, too. Where a device has an instruction for
+ * such a conversion, the instruction takes the function's place and gives the same bits. Integers
+ * of up to 32 bits are computed in 32, unsigned, and wrap where they are narrowed. */
 #ifndef GYRE_COLLECTIVES_KERNELS_CUDA_NUMBERS_H
 #define GYRE_COLLECTIVES_KERNELS_CUDA_NUMBERS_H
 
-#include "base/fp8.h"
+#include "base/small_floats.h"
 #include "base/types.h"
 
 #include <cuda_runtime.h>
@@ -53,7 +53,8 @@ static __device__ __forceinline__ uint16_t bf16_of_f32(float value)
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
 
-/* Instructions of 8-bit floats take pairs, of which the lower is ours, and never overflow. */
+/* Instructions of 8-bit floats take pairs, of which the lower half is used here, and never
+ * overflow. */
 static __device__ __forceinline__ float f32_of_f8e4m3(uint8_t byte)
 {
     uint32_t pair;
@@ -130,7 +131,8 @@ GYRE_TYPES(NUMBER_OF)
 
 /* -- lanes of integers ------------------------------------------------------------------------- */
 
-/* For elements of so many bits: `wrapped` for what wraps, `order` where the sign counts. */
+/* The lanes for elements of BITS bits: `wrapped` for sums that wrap, `order` where the sign
+ * counts. */
 template <int BITS> struct lanes_of {
     typedef uint32_t wrapped;
     typedef int32_t order;
@@ -143,9 +145,9 @@ template <> struct lanes_of<64> {
 
 /* -- patterns of floats in their order --------------------------------------------------------- */
 
-/* A float's pattern as the integer that stands where the float stands: -0 < +0, and every NaN goes
- * to the end that wins, the lowest for a minimum and the highest for a maximum. `LAST` is the last
- * pattern that is no NaN. The same step leads there and back. */
+/* A float's pattern as an integer that compares as the float does: -0 < +0. Every NaN goes to the
+ * end that wins, the lowest for a minimum and the highest for a maximum. `LAST` is the last pattern
+ * that is no NaN. The same step converts in both directions. */
 template <class Signed, class Lane, Signed LAST, bool HIGHEST> struct ordered {
     typedef Signed element;
     typedef Lane lane;

@@ -13,7 +13,7 @@
 
 typedef unsigned int gyre_float_mode;
 #define GYRE_FLOAT_MODE_DEFAULT 0x1f80U
-#define GYRE_FLOAT_MODE_STICKY  0x003fU /* flags of what has happened: no modes */
+#define GYRE_FLOAT_MODE_STICKY  0x003fU /* flags of past operations: no modes */
 
 static inline gyre_float_mode gyre_float_mode_read(void)
 {
@@ -67,8 +67,8 @@ static inline int gyre_float_mode_differs(gyre_float_mode mode)
     return __builtin_expect((mode & ~GYRE_FLOAT_MODE_STICKY) != GYRE_FLOAT_MODE_DEFAULT, 0);
 }
 
-/* The statement between these two runs in the default mode. The empty asm keeps loads and stores,
- * and with them the arithmetic in between, from crossing. */
+/* Code between gyre_float_mode_enter() and gyre_float_mode_leave() runs in the default mode. The
+ * empty asm keeps loads and stores, and with them the arithmetic in between, from crossing. */
 static inline gyre_float_mode gyre_float_mode_enter(void)
 {
     gyre_float_mode mode = gyre_float_mode_read();

@@ -1,5 +1,5 @@
 /* 256-bit vectors: AVX2 and F16C. Compiled with -mavx2 -mf16c; entered only after the CPU was
- * asked. AVX2 has no minimum of 64-bit lanes: a comparison and a selection do it.
+ * asked. AVX2 has no minimum of 64-bit lanes: a comparison and a selection take its place.
  *
  * Tested by tests/kernel/reduce.c. */
 #define VECTOR_BYTES   32
@@ -52,7 +52,7 @@ INLINE u32v widen_u16(u16h half)
     return (u32v)_mm256_cvtepu16_epi32((__m128i)half);
 }
 
-/* The packing works in each 128-bit half, so its result lies in the first and third quarter. */
+/* Packs in each 128-bit half. The result lies in the first and third quarter. */
 INLINE u16h narrow_u16(u32v lanes)
 {
     __m256i packed = _mm256_packus_epi32((__m256i)lanes, (__m256i)lanes);
@@ -90,7 +90,7 @@ INLINE u8v combine_max_i64(u8v a, u8v b)
     return (u8v)_mm256_blendv_epi8((__m256i)b, (__m256i)a, a_larger);
 }
 
-/* Unsigned lanes compare as signed ones whose sign bits are turned. */
+/* Turns the sign bits of unsigned lanes, which then compare as signed lanes. */
 INLINE u8v turn_u64(u8v lanes)
 {
     return (u8v)((u64v)lanes ^ UINT64_C(1) << 63);

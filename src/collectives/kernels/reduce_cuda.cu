@@ -2,14 +2,14 @@
  *
  * A kernel moves 16 bytes at a time, a pack, wherever all of a task's addresses lie equally far
  * from a multiple of 16, counted in elements. The elements in front of the first pack and behind
- * the last are its edges, and where addresses differ, all elements are:
+ * the last pack are the edges. Where addresses differ, all elements are edges:
  *
  *     source[0]       e e|p p p p|p p p p|p p p p|e          e edge   p element of a pack
  *     source[1]       e e|p p p p|p p p p|p p p p|e
  *     destination[0]  e e|p p p p|p p p p|p p p p|e
  *
- * Each thread takes several packs at once, one block apart, so that the loads of a whole batch are
- * under way before the first is needed; a grid that fills the device strides over the rest:
+ * Each thread takes several packs at once, one block apart. The loads of a whole batch are then
+ * under way before the first is needed. A grid that fills the device strides over the rest:
  *
  *     thread     0   1   2 … 255   0   1   2 … 255   0 …        0   1 …
  *     pack       0   1   2 … 255 256 257 258 … 511 512 …     1024 1025 …
@@ -17,13 +17,13 @@
  *
  * The edges, at most 30, are left to the last threads, which rarely have a pack.
  *
- * A thread reads an element of all sources before it writes it, and nobody else touches it, so a
- * destination may be a source. What a kernel needs to know travels in its arguments (1 KiB of
- * addresses, and of multiples the numbers), so nothing is copied to the device and nothing outlives
- * the launch.
+ * A thread reads an element of all sources before writing the element, and no other thread touches
+ * the element. A destination may therefore be a source. A kernel gets all it needs in its arguments
+ * (1 KiB of addresses, and for multiples the numbers): nothing is copied to the device, and nothing
+ * outlives the launch.
  *
  * A cast reads elements of one type and writes those of another: a unit is then a pack of the
- * narrower and two of the wider.
+ * narrower type and two packs of the wider.
  *
  * The bits are those of the scalar reference (reduce_cpu.c, scale.c, cast.c): the same order of
  * sources, the same accumulators, one rounding. No product is fused with the sum behind it: the
@@ -32,8 +32,9 @@
 
 #include "collectives/kernels/cuda_numbers.h"
 
-#define THREADS       256
-#define BLOCKS_PER_SM 4 /* 1,024 threads of 64 registers: what every device from 7.5 on can hold */
+#define THREADS 256
+/* 1,024 threads of 64 registers, which every device of compute capability 7.5 or more holds. */
+#define BLOCKS_PER_SM 4
 #define PACK_BYTES    16
 #define LANES_BYTES   128 /* of accumulators that a thread holds at once */
 #define UNROLL_MOST   4
@@ -50,20 +51,21 @@ struct fold_arguments {
     const char *source[GYRE_FOLD_SOURCES];
     char *destination[GYRE_FOLD_DESTINATIONS];
     uint64_t source_head, destination_head; /* bytes in front of the first pack */
-    uint64_t units;                         /* of packs */
-    uint64_t head, packed;                  /* elements in front of them, and in them */
-    uint64_t edges;                         /* elements that are in none */
+    uint64_t units;                         /* packs */
+    uint64_t head, packed;                  /* elements in front of the packs, and in them */
+    uint64_t edges;                         /* elements outside all packs */
     uint32_t sources, destinations, divisor;
     bool whole; /* every address is a multiple of its element's size */
 };
 
 struct multiple_arguments : fold_arguments {
-    uint64_t number[GYRE_FOLD_SOURCES]; /* that a source is multiplied by, in its element's bytes */
+    uint64_t number[GYRE_FOLD_SOURCES]; /* the factor of each source, in its element's bytes */
 };
 
 /* -- operations -------------------------------------------------------------------------------- */
 
-/* Every fold starts from what changes nothing: -0 + x is x for each x, and +0 + x is not. */
+/* A fold starts from the operation's neutral element. Of a sum that is -0: -0 + x is x for each x,
+ * and +0 + x is not. */
 #define OPERATION(OP, op, family, neutral, result, ...)                                            \
     template <class Number> struct op##_of : Number {                                              \
         typedef typename Number::lane lane;                                                        \
@@ -152,7 +154,8 @@ template <int PACKS> static __device__ __forceinline__ void store_packs(char *to
     }
 }
 
-/* The two ways to see a task's elements; unit `i` is a pack here, an element at an edge below. */
+/* The two views of a task's elements. Unit `i` is a pack in in_packs and an element at an edge in
+ * the view below. */
 template <class Fold> struct in_packs {
     typedef typename Fold::element element;
     typedef typename Fold::stored stored;
@@ -270,7 +273,8 @@ template <class Fold, class View> struct batch {
     static constexpr int units = room < UNROLL_MOST ? room : UNROLL_MOST;
 };
 
-/* All units of a view that are the thread's; blocks and threads are counted from either end. */
+/* Folds all units of a view that belong to the thread. Blocks and threads are counted from either
+ * end. */
 template <class Fold, class View>
 static __device__ __forceinline__ void fold_view(const typename Fold::arguments &arguments,
                                                  uint32_t block, uint32_t thread)
@@ -293,7 +297,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
 
 /* -- its launch -------------------------------------------------------------------------------- */
 
-/* Blocks for so many units: no more than the device can hold at once. */
+/* The number of blocks for `units`, no more than the device can hold at once. */
 static uint32_t grid_of(uint64_t units, uint64_t units_per_block)
 {
     int device = 0, processors = 1;
@@ -344,7 +348,7 @@ static void lay_out(fold_arguments *arguments, const gyre_fold_task *task, uint6
     arguments->edges = task->count - arguments->packed;
 }
 
-/* No task: the kernel is only made ready. */
+/* Posts the fold of `task`; a task of NULL only loads the kernel. */
 template <class Fold, class Wide> static void fold(const struct gyre_fold_task *task, void *stream)
 {
     if (!task) {
@@ -366,7 +370,7 @@ template <class Fold, class Wide> static void fold(const struct gyre_fold_task *
                          (cudaStream_t)stream);
 }
 
-/* Bits have no width: those of any integer are folded as bytes, in packs of words. */
+/* Bit operations have no width: those of any integer are folded as bytes, in packs of words. */
 template <template <class> class Operation, class Element>
 static void fold_bits(const struct gyre_fold_task *task, void *stream)
 {

@@ -62,7 +62,7 @@ LANE_BY_LANE(u16, u16, uint16x8_t)
 LANE_BY_LANE(i32, s32, int32x4_t)
 LANE_BY_LANE(u32, u32, uint32x4_t)
 
-/* NEON has no minimum of 64-bit lanes: a comparison and a selection do it. */
+/* NEON has no minimum of 64-bit lanes: a comparison and a selection take its place. */
 #define COMPARED(lane, suffix, v_call)                                                             \
     INLINE u8v combine_min_##lane(u8v a, u8v b)                                                    \
     {                                                                                              \

@@ -43,7 +43,7 @@ INLINE u32v widen_u16(u16h half)
     return (u32v)_mm_unpacklo_epi16(_mm_cvtsi64_si128((long long)half), _mm_setzero_si128());
 }
 
-/* The lower halves of the lanes, in the lower half of the vector. */
+/* Moves the lower halves of the lanes to the lower half of the vector. */
 INLINE __m128i lower_halves(u32v lanes)
 {
     __m128i packed = _mm_shufflelo_epi16((__m128i)lanes, 0x08);

@@ -28,7 +28,7 @@
 #define LANES_OF_32 svcntw
 #define LANES_OF_64 svcntd
 
-/* `width` is the bits of a lane. */
+/* `width` is the number of bits of a lane. */
 #define FOLD(name, rounds, v_call, width, load, combine, finish, store)                            \
     static void name(const struct gyre_fold_task *task, void *native_queue)                        \
     {                                                                                              \
@@ -108,7 +108,7 @@ INLINE svfloat32_t widen_f8e5m2(svbool_t p, svuint32_t byte)
     return widen_f16(p, svlsl_n_u32_x(p, byte, 8));
 }
 
-/* As in reduce_words.inc: a binary16 that is 2^8 times too small. */
+/* Converts as reduce_words.inc does, through a binary16 that is 2^8 times too small. */
 INLINE svfloat32_t widen_f8e4m3(svbool_t p, svuint32_t byte)
 {
     svuint32_t size = svand_n_u32_x(p, byte, 0x7f), sign = svand_n_u32_x(p, byte, 0x80);
@@ -117,8 +117,8 @@ INLINE svfloat32_t widen_f8e4m3(svbool_t p, svuint32_t byte)
     return svmul_n_f32_x(p, widen_f16(p, half), 0x1p8F);
 }
 
-/* `value` rounded to a float with `fraction` bits. Below `least`, the smallest normal number, it is
- * rounded to steps by the adder: those of `steps`, whose last bit is one step. */
+/* `value` rounded to a float with `fraction` bits. A value below `least`, the smallest normal
+ * number, is rounded by the adder to the steps of `steps`, whose last bit is one step. */
 INLINE svuint32_t rounded(svbool_t p, svuint32_t size, int fraction, float least, float steps)
 {
     const uint32_t by = 23 - (uint32_t)fraction, half = (1U << (by - 1)) - 1;
@@ -220,7 +220,7 @@ GYRE_TYPES(WORDS_OF)
 
 /* -- the folds of each kind of type, by the family of the reduction ---------------------------- */
 
-/* The instruction of each reduction: svadd_f32_x. */
+/* The instruction of each reduction, such as svadd_f32_x. */
 #define WORD_OF_sum  svadd
 #define WORD_OF_min  svmin
 #define WORD_OF_max  svmax
@@ -253,7 +253,7 @@ GYRE_TYPES(WORDS_OF)
          store_wide_##type)
 #define SMALL_FLOAT_BITS(...)
 
-/* FMIN and FMAX of f16; of the others the order of their patterns. */
+/* FMIN and FMAX of f16; the order of patterns for the other types. */
 #define ORDER_OF_f16(type, op, bits) FLOAT_PRODUCT(type, op, F16, bits)
 #define ORDER_OF_bf16                ORDER_OF_PATTERNS
 #define ORDER_OF_f8e4m3              ORDER_OF_PATTERNS
@@ -262,7 +262,7 @@ GYRE_TYPES(WORDS_OF)
     FOLD(type##_##op, 0, svint##bits##_t, bits, load_##op##_##type, WORD(op, s##bits),             \
          finish_##op##_##type, store_s##bits)
 
-static gyre_fold average[GYRE_TYPE_COUNT]; /* of the set before */
+static gyre_fold average[GYRE_TYPE_COUNT]; /* the folds of the set before */
 
 #define INTEGER_SUM(type, op, ID, bits)                                                            \
     static void add_##bits(const struct gyre_fold_task *task, void *native_queue);                 \

@@ -1,6 +1,6 @@
-/* Which kernels run: the reference, overwritten by every set of variants that this CPU supports, up
- * to the one that GYRE_KERNELS names. The choice depends on the machine alone and changes no bit of
- * any result.
+/* The choice of kernels: the reference, overwritten by every set of variants that this CPU
+ * supports, up to the set that GYRE_KERNELS names. The choice depends on the machine alone and
+ * changes no bit of any result.
  *
  * Tested by tests/unit/collectives/kernels/reduce_test.c. */
 #include "base/env.h"
@@ -35,8 +35,8 @@ int gyre_reduce_check(struct gyre_trouble *trouble)
     return read_cap(&cap, trouble);
 }
 
-/* gyre_init() refuses a cap that is no word of ours; without it the cap is told and counts as none.
- */
+/* Builds the table of each set. gyre_init() has refused a GYRE_KERNELS that names no set; a program
+ * without gyre_init() gets a warning, and no limit. */
 static void build_host_tables(void)
 {
     struct gyre_trouble trouble = {0};
@@ -74,7 +74,7 @@ const struct gyre_reduce_table *gyre_reduce_table(enum gyre_memory_kind kind)
 
 #define FOLD_BYTES 8192u /* between two calls of the function */
 
-/* Destinations may be sources: the result is made beside them. */
+/* Folds into a buffer and then copies, because destinations may be sources. */
 static void fold_user_piece(const struct gyre_fold_task *task, const struct gyre_user_op *user,
                             uint64_t at, uint64_t count)
 {

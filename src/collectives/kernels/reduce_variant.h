@@ -1,11 +1,11 @@
-/* What the files behind reduce.h share: each set of variants announces itself here. */
+/* Declarations for the files behind reduce.h: the init function of each set of variants. */
 #ifndef GYRE_COLLECTIVES_KERNELS_REDUCE_VARIANT_H
 #define GYRE_COLLECTIVES_KERNELS_REDUCE_VARIANT_H
 
 #include "collectives/kernels/reduce.h"
 
-/* The table of a set's folds, which has one for each type and reduction. A fold is named f32_sum,
- * i8_min; products and bits of signed integers are those of unsigned ones: u8_and. */
+/* The table of a set's folds, one for each type and reduction. A fold is named f32_sum, i8_min.
+ * Signed integers have the products and bit operations of unsigned integers: u8_and. */
 #define GYRE_FOLDS                                                                                 \
     {                                                                                              \
         GYRE_TYPES(GYRE_FOLDS_OF)                                                                  \
@@ -34,8 +34,8 @@
 bool gyre_reduce_scalar_supported(void);
 void gyre_reduce_scalar_init(struct gyre_reduce_table *table);
 
-/* The files of these are compiled with their own -m flags: call init() only where the CPU was asked
- * first. */
+/* The files of these functions are compiled with -m flags of their own: call init() only on a CPU
+ * that was asked first. */
 void gyre_reduce_sse2_init(struct gyre_reduce_table *table);
 void gyre_reduce_avx2_init(struct gyre_reduce_table *table);
 void gyre_reduce_avx512_init(struct gyre_reduce_table *table);

@@ -1,5 +1,6 @@
-/* The sets of variants on x86-64. The compiler's runtime asks CPUID, and XGETBV for what the kernel
- * saves. Only F16C is asked by hand, because clang 14 does not know the name.
+/* The sets of variants on x86-64. The compiler's runtime asks CPUID for the instructions, and
+ * XGETBV for the registers that the kernel saves. Only F16C is asked by hand, because clang 14 does
+ * not know the name.
  *
  * Tested by tests/kernel/reduce.c. */
 #include "collectives/kernels/reduce_variant.h"
@@ -14,7 +15,7 @@ static bool has_f16c(void)
 
 static bool has_sse2(void)
 {
-    return true; /* part of x86-64 */
+    return true; /* SSE2 is part of x86-64 */
 }
 
 static bool has_avx2(void)

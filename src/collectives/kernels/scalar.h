@@ -8,7 +8,7 @@
 #ifndef GYRE_COLLECTIVES_KERNELS_SCALAR_H
 #define GYRE_COLLECTIVES_KERNELS_SCALAR_H
 
-#include "base/fp8.h"
+#include "base/small_floats.h"
 #include "base/types.h"
 
 #define GYRE_SCALAR(type, element, lane, widened, narrowed, quotient)                              \

@@ -1,10 +1,10 @@
-/* Sums of sources each multiplied by a number of its own, in one pass.
+/* Sums of sources, each multiplied by a number of its own, in one pass.
  *
  *     source[0][i] ──▶ widen ──▶ times number[0] ─┐
  *     source[1][i] ──▶ widen ──▶ times number[1] ─┴─ sum ──▶ narrow ──▶ destination[0][i] …
  *
- * Most calls have one source and one destination, for weighted inputs (gyre_op_scaled). Memory is
- * the limit there, and the compiler's own vectors will do.
+ * Most calls have one source and one destination, for weighted inputs (gyre_op_scaled). Memory
+ * limits their speed, and the compiler's own vectors are fast enough.
  *
  * Tested by tests/unit/collectives/kernels/reduce_test.c. */
 #include "collectives/kernels/float_mode.h"

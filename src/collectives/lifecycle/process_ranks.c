@@ -1,24 +1,26 @@
 /* Several ranks in one process: gyre_init_in_process().
  *
  * Each rank is what it would be in a process of its own: a domain with its watch, its links, its
- * device and its queue there. So nothing above or below tells such ranks from others, but for
- * memory of a device, which a rank of this process maps by its handle and not by a descriptor
- * (transport/watch/share.c).
+ * device and its queue. So the layers above and below do not tell such ranks from others. The
+ * exception is memory of a device: a rank of this process maps it by its handle and not by a
+ * descriptor (transport/watch/share.c).
  *
  *     processes      process 0 (3 devices)      process 1 (1 device)
  *                      │ joined as a job of processes, which tells counts, then the port │
  *     ranks          0  1  2                    3
  *                      └──┴──┴── joined as a job of ranks, a thread for each ──┘
  *
- * Whatever is wrong on one process before the ranks join is told to all, so that all fail with it.
- * The key of the ranks' job comes from the session of the first one, which is over then.
+ * A fault of one process before the ranks join is told to all processes, so that all fail with it.
+ * The key of the ranks' job comes from the session of the processes' job, which then ends.
  *
- * One thread may hold all of the process's communicators. What it starts is driven by each one's
- * helper; what must wait for other ranks waits for the last of them: groups
+ * One thread may hold all of the process's communicators. The helper of each rank drives what the
+ * thread starts. A call that must wait for other ranks waits for the last of them: a group
  * (collectives/group/together.c), and the end.
  *
  * Tested by tests/program/collectives/local.c and local_wrong.c. */
 #include "collectives/lifecycle/process_ranks.h"
+
+#include "base/machine/thread.h"
 
 #include "collectives/comm/arguments.h"
 #include "collectives/comm/operations.h"
@@ -27,13 +29,12 @@
 #include "transport/net/crypto.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* What processes tell each other. */
+/* A process's message to all processes. */
 struct process_word {
     int32_t status, count;
     uint32_t port; /* of process 0: the meeting place of all ranks */
@@ -44,10 +45,10 @@ struct process_word {
 struct muster {
     const struct gyre_options *options;
     const int *devices;
-    int count, first, world, place; /* ranks here; before; of all; before on this node */
+    int count, first, world, place; /* ranks here; before; in all; before on this node */
     struct gyre_comm *processes;
     struct process_word *word;
-    struct gyre_job job; /* of each rank, but for its number */
+    struct gyre_job job; /* of each rank, without its number */
     struct gyre_process_ranks *ranks;
     struct gyre_trouble *trouble;
 };
@@ -97,20 +98,16 @@ static void *task_main(void *argument)
     return NULL;
 }
 
-/* Runs all tasks at once, each in a thread, or none where threads are not to be had. */
+/* Runs all tasks at once, each in a thread; runs none where threads cannot be made. */
 static int run_all(struct task *task, int count, void (*work)(struct task *task))
 {
     struct gate gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, GATE_SHUT};
-    sigset_t all, before;
     int made = 0, status = 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     for (; made < count && !status; made += !status) {
         task[made].gate = &gate;
         task[made].work = work;
-        status = -pthread_create(&task[made].thread, NULL, task_main, &task[made]);
+        status = gyre_thread_start(&task[made].thread, task_main, &task[made]);
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     set_gate(&gate, status ? GATE_CLOSED : GATE_OPEN);
     while (made > 0)
         pthread_join(task[--made].thread, NULL);
@@ -124,7 +121,7 @@ static uint32_t process_number(const struct muster *muster)
     return muster->processes->rank;
 }
 
-/* Every process's word to every process: the first failure is everybody's. */
+/* Sends every process's word to every process. The first failure is that of all. */
 static int exchange_words(struct muster *muster, struct process_word *mine)
 {
     struct gyre_trouble *trouble = muster->trouble;
@@ -161,7 +158,7 @@ static int check_count(const struct muster *muster)
                             muster->count, GYRE_PROCESS_RANKS_MAX);
 }
 
-/* Ranks of a process follow those of the processes before it. */
+/* Counts ranks: those of a process follow those of the processes before it. */
 static int count_ranks(struct muster *muster)
 {
     const struct gyre_joined *joined = gyre_domain_joined(muster->processes->domain);
@@ -225,7 +222,7 @@ static int make_ranks(struct muster *muster)
     return status;
 }
 
-/* Every process has its ranks, or none goes on; then all know where rank 0 is. */
+/* Agrees whether every process has its ranks, or none goes on; then tells all where rank 0 is. */
 static int agree_in_muster(struct muster *muster)
 {
     struct process_word mine = {.count = muster->count};
@@ -244,14 +241,9 @@ static int agree_in_muster(struct muster *muster)
 
 /* -- joining ----------------------------------------------------------------------------------- */
 
-/* A rank that fails alone would leave the others waiting. */
 static void meet_ranks(struct task *task)
 {
     task->status = gyre_world_meet(task->comm, "gyre_init_in_process", &task->trouble);
-    struct gyre_watch *watch = gyre_domain_watch(task->comm->domain);
-    if (task->status && watch)
-        gyre_watch_report(watch, task->status, gyre_domain_joined(task->comm->domain)->rank, false,
-                          task->trouble.text);
 }
 
 static int meet_all(struct muster *muster)
@@ -295,7 +287,8 @@ static void end_one_rank(struct task *task)
     task->status = gyre_world_end(task->comm, &task->trouble);
 }
 
-/* Where there are no threads a rank waits for its peers in vain, but not for ever. */
+/* Ends all ranks. Where threads cannot be made, a rank waits for its peers in vain, but not for
+ * ever. */
 static int end_all_ranks(struct gyre_process_ranks *ranks, struct gyre_trouble *trouble)
 {
     int count = ranks->count, status = 0;
@@ -324,7 +317,7 @@ static void free_ranks(struct gyre_process_ranks *ranks)
 
 /* -- the call ---------------------------------------------------------------------------------- */
 
-/* Joins the processes; what they tell each other has room. */
+/* Joins the processes, and makes room for their words. */
 static int open_processes(struct muster *muster)
 {
     const int none = -1;
@@ -367,7 +360,7 @@ static void close_muster(struct muster *muster, int status)
     free(muster->word);
 }
 
-/* One rank alone is as gyre_init() has made it. */
+/* Gives the ranks to the caller. A single rank is as gyre_init() makes it. */
 static void hand_ranks_over(struct muster *muster, struct gyre_comm **comms)
 {
     memcpy(comms, muster->ranks->rank, (size_t)muster->count * sizeof *comms);

@@ -1,5 +1,5 @@
-/* What the making and the end of every communicator share.
- * Tested by tests/program/collectives/comm.c, nodes.c and split.c. */
+/* The common part of making and ending any communicator. Tested by
+ * tests/program/collectives/comm.c, nodes.c and split.c. */
 #include "collectives/lifecycle/setup.h"
 
 #include "collectives/comm/pack_memory.h"
@@ -41,7 +41,8 @@ int gyre_comm_lay_out(struct gyre_comm *comm, struct gyre_trouble *trouble)
     return 0;
 }
 
-/* What the roster says is the same on every rank, as whatever selection uses must be. */
+/* Whether all ranks are on one machine, by the roster, which is the same on every rank, as
+ * selection needs. */
 static bool on_one_machine(const struct gyre_comm *comm)
 {
     const struct gyre_member *member = gyre_domain_joined(comm->domain)->member;

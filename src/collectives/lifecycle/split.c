@@ -1,20 +1,21 @@
-/* Parts of a communicator as communicators of their own.
+/* Makes communicators of parts of a communicator.
  *
- *   rank      0    1    2    3        told by everybody to everybody, over the parent
+ *   rank      0    1    2    3        every rank tells every rank, over the parent
  *   color     7    7    9   -1
  *   key       5    1    0    0
  *             ╰────╳────╯
  *   child     1    0    0   none      ranks of a color by key, then by the parent's rank
  *
- * Three agreements, each an all-reduce on the parent: who is what; which ids are in use anywhere,
- * of which the lowest free one is taken (colors have no rank in common, so one id serves all of
- * them); and, of ranks that share a node, under which ids each shares its board. An id is in use on
- * a rank until that rank has left the child's last operation, so no message of an old one can meet
- * a new one's. That last operation goes by messages: it ends when nobody looks at a board any more.
+ * There are three agreements, each an all-reduce on the parent: every rank's color and key; the ids
+ * that are in use anywhere, of which the lowest free one is taken (colors have no rank in common,
+ * so one id serves all of them); and, for ranks that share a node, the region ids of each rank's
+ * board. An id is in use on a rank until that rank has left the child's last operation, so no
+ * message of an old child can meet a new child's. That last operation goes by messages: it ends
+ * when no rank looks at a board any more.
  *
- * The watch's states are older than that: some still tell of the old one when the new one, under
- * the same id, is in use. So operations are not counted from 1 again but go on from where any rank
- * of the child has been under its id: then a state that is late is only behind.
+ * The watch's states are older than operations: some still tell of the old child when the new one,
+ * under the same id, is in use. So operations are not counted from 1 again but go on from the
+ * furthest that any rank of the child has been under its id. Then a late state is only behind.
  *
  * Tested by tests/program/collectives/split.c. */
 #include "collectives/lifecycle/split.h"
@@ -27,18 +28,19 @@
 #include "collectives/messages/point_to_point.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-struct claim { /* what a rank says of itself; rows of two are summed, others being 0 */
+struct claim { /* a rank's color and key; rows of two are summed, where all others are 0 */
     int64_t color, key;
 };
 
 struct part_member {
     int64_t key;
-    uint32_t rank; /* the parent's */
+    uint32_t rank; /* its rank in the parent */
 };
 
-struct asset { /* what a rank brings; summed, like claims */
+struct asset { /* a rank's part of the child; summed, like claims */
     int64_t board, inbox, reached;
 };
 
@@ -46,7 +48,7 @@ struct ballot {
     struct gyre_comm *parent;
     struct claim *claim;          /* n */
     uint8_t *used;                /* GYRE_COMM_IDS */
-    struct asset *asset;          /* n, and one whose `board` counts who failed */
+    struct asset *asset;          /* n, and one whose `board` counts the ranks that failed */
     struct gyre_trouble *trouble; /* of this rank */
 };
 
@@ -83,7 +85,7 @@ static void ballot_close(struct ballot *ballot)
     free(ballot->asset);
 }
 
-/* Id 0 is the world's. 0: none is free. */
+/* The lowest free id; 0: none. Id 0 is the world's. */
 static uint32_t free_id(const struct ballot *ballot)
 {
     for (uint32_t id = 1; id < GYRE_COMM_IDS; id++)
@@ -92,7 +94,7 @@ static uint32_t free_id(const struct ballot *ballot)
     return 0;
 }
 
-/* Who is what, and which id the new ones get. */
+/* Agrees on all claims, and on the id of the new communicators. */
 static int vote_on_parts(struct ballot *ballot, int color, int key, uint32_t *id)
 {
     struct gyre_comm *parent = ballot->parent;
@@ -120,7 +122,7 @@ static int by_member_key(const void *a, const void *b)
     return one->rank < two->rank ? -1 : 1;
 }
 
-/* Ranks of this rank's color, in the child's order; the child's n and rank. */
+/* Lists the ranks of this rank's color in the child's order; sets the child's n and rank. */
 static int gather_members(const struct ballot *ballot, struct gyre_comm *child)
 {
     struct gyre_comm *parent = ballot->parent;
@@ -143,13 +145,23 @@ static int gather_members(const struct ballot *ballot, struct gyre_comm *child)
     return child->above && child->world ? 0 : -ENOMEM;
 }
 
-/* Unlike that of any other group that lives: those of one id have no rank in common. */
+/* The child's number for the watch, unlike that of any other living group: groups of one id have no
+ * rank in common. */
 static uint32_t comm_number(const struct gyre_comm *child)
 {
     uint32_t lowest = child->world[0];
     for (uint32_t rank = 1; rank < child->n; rank++)
         lowest = child->world[rank] < lowest ? child->world[rank] : lowest;
     return lowest << GYRE_COMM_ID_BITS | child->id;
+}
+
+/* Only where no member uses the child: peers unmap what is withdrawn. */
+static void drop_mesh(struct gyre_comm *child)
+{
+    if (child->mesh)
+        gyre_mesh_withdraw(child->mesh);
+    gyre_mesh_destroy(child->mesh);
+    child->mesh = NULL;
 }
 
 static int furnish(const struct ballot *ballot, struct gyre_comm *child)
@@ -165,8 +177,9 @@ static int furnish(const struct ballot *ballot, struct gyre_comm *child)
     status = gyre_comm_lay_out(child, ballot->trouble);
     struct gyre_mesh_options options = {child->rank, child->n, child->world};
     if (!status && child->n > 1 && child->n <= GYRE_PEERS_MAPPED_MAX &&
-        child->node_place.nodes == 1)
-        gyre_mesh_create(child->domain, &options, &child->mesh, &unshared); /* else: by messages */
+        child->node_place.nodes == 1 &&
+        gyre_mesh_create(child->domain, &options, &child->mesh, &unshared))
+        drop_mesh(child); /* operations go by messages */
     return status;
 }
 
@@ -182,15 +195,7 @@ static struct gyre_comm *new_child(struct gyre_comm *parent, uint32_t id)
     return child;
 }
 
-static void drop_mesh(struct gyre_comm *child)
-{
-    if (child->mesh)
-        gyre_mesh_withdraw(child->mesh);
-    gyre_mesh_destroy(child->mesh);
-    child->mesh = NULL;
-}
-
-/* All boards of the child are known, or all its operations go by messages. */
+/* Learns all boards of the child; without them all its operations go by messages. */
 static int meet_members(const struct ballot *ballot, struct gyre_comm *child)
 {
     uint32_t id[2 * GYRE_PEERS_MAPPED_MAX];
@@ -206,7 +211,8 @@ static int meet_members(const struct ballot *ballot, struct gyre_comm *child)
     return all ? gyre_mesh_meet(child->mesh, id, ballot->trouble) : 0;
 }
 
-/* Counts on from the furthest that a rank of the child has been under its id. */
+/* Sets the number from which operations count on: the furthest that a rank of the child has been
+ * under its id. */
 static void count_on(const struct ballot *ballot, struct gyre_comm *child)
 {
     int64_t reached = 0;
@@ -220,6 +226,19 @@ static void count_on(const struct ballot *ballot, struct gyre_comm *child)
     gyre_activity_finish(child->activity, (uint64_t)reached);
 }
 
+/* Ends the job: peers may wait in the child, of which this rank's beats tell nothing. */
+static void tell_members(const struct gyre_comm *child, const char *verb, int status)
+{
+    char text[200];
+    struct gyre_watch *watch = gyre_domain_watch(child->domain);
+    uint32_t rank = gyre_domain_joined(child->domain)->rank;
+    if (!watch)
+        return;
+    snprintf(text, sizeof text, "rank %u cannot %s communicator %u with its other ranks: %s", rank,
+             verb, child->id, gyre_status_name(status));
+    gyre_watch_report(watch, status, rank, false, text);
+}
+
 static int open_child(const struct ballot *ballot, struct gyre_comm *child)
 {
     int status = meet_members(ballot, child);
@@ -227,10 +246,12 @@ static int open_child(const struct ballot *ballot, struct gyre_comm *child)
         status = gyre_comm_open_engine(child, ballot->trouble);
     if (!status)
         count_on(ballot, child);
+    else if (!atomic_load(&child->progress->failed))
+        tell_members(child, "open", status);
     return status;
 }
 
-/* Every rank learns whether every rank has what it needs, so that all fail or none. */
+/* Agrees whether every rank has all its parts, so that all fail or none. */
 static int complete(struct ballot *ballot, struct gyre_comm *child, int status)
 {
     struct gyre_comm *parent = ballot->parent;
@@ -244,12 +265,15 @@ static int complete(struct ballot *ballot, struct gyre_comm *child, int status)
     failed->board = status != 0;
     int agreed =
         reduce_table(parent, ballot->asset, 3 * ((uint64_t)parent->n + 1), GYRE_I64, GYRE_SUM);
-    if (agreed || status)
-        return agreed ? agreed : status;
-    if (failed->board)
-        return gyre_trouble_set(ballot->trouble, -ENOMEM,
-                                "gyre_split: another rank has no memory for the communicator");
-    return child ? open_child(ballot, child) : 0;
+    if (agreed)
+        return agreed; /* others may have agreed */
+    if (!failed->board)
+        return child ? open_child(ballot, child) : 0;
+    if (child)
+        drop_mesh(child);
+    return status ? status
+                  : gyre_trouble_set(ballot->trouble, -ENOMEM,
+                                     "gyre_split: another rank has no memory for the communicator");
 }
 
 static void enlist_part(struct gyre_comm *child)
@@ -272,10 +296,8 @@ static int split_by_ballot(struct ballot *ballot, int color, int key, struct gyr
                        : gyre_trouble_set(ballot->trouble, -ENOMEM, "gyre_split: no memory");
     }
     status = complete(ballot, child, status);
-    if (status && child) {
-        drop_mesh(child);
+    if (status && child)
         gyre_comm_free(child);
-    }
     if (!status && child)
         enlist_part(child);
     *out = status ? NULL : child;
@@ -294,8 +316,8 @@ int gyre_comm_split(struct gyre_comm *comm, int color, int key, struct gyre_comm
 
 /* -- its end ----------------------------------------------------------------------------------- */
 
-/* When this is over, every rank has left all operations before it. Messages sent and not received
- * by anybody are the sum over all ranks. */
+/* Sums the messages that were sent and not received, over all ranks. When the sum is over, every
+ * rank has left all operations before it. */
 static int sum_lost(struct gyre_comm *child, int64_t *lost)
 {
     const struct gyre_request request = {
@@ -315,8 +337,8 @@ int gyre_comm_end(struct gyre_comm *child)
     gyre_comm_finish_work(child);
     int status = atomic_load(&progress->failed);
     lost = gyre_p2p_balance(child->p2p);
-    if (!status)
-        status = sum_lost(child, &lost);
+    if (!status && (status = sum_lost(child, &lost)) && !atomic_load(&progress->failed))
+        tell_members(child, "end", status);
     gyre_domain_enter(child->domain);
     gyre_p2p_withdraw(child->p2p);
     gyre_progress_remove(progress, child);

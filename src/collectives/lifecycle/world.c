@@ -1,4 +1,4 @@
-/* The communicator of a whole job, made and ended.
+/* Makes and ends the communicator of a whole job.
  *
  *   gyre_init ─▶ domain (job, peers, watch, links) ─▶ mesh, where all ranks share memory ─▶ engine
  *
@@ -13,6 +13,7 @@
 #include "collectives/comm/helper.h"
 #include "collectives/comm/progress.h"
 #include "collectives/lifecycle/setup.h"
+#include "knobs/strangers.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -67,7 +68,7 @@ static int open_world(struct gyre_comm *comm, struct gyre_trouble *trouble)
 int gyre_world_free(struct gyre_comm *world, struct gyre_trouble *trouble)
 {
     struct gyre_progress_engine *progress = world->progress;
-    gyre_fold_queue_deinit(&progress->fold_queue); /* its work may read what peers share */
+    gyre_fold_queue_deinit(&progress->fold_queue); /* its work may read peers' memory */
     for (uint32_t id = 0; id < GYRE_COMM_IDS; id++)
         if (progress->comm[id] && progress->comm[id]->engine)
             gyre_engine_part(progress->comm[id]->engine);
@@ -94,6 +95,14 @@ static struct gyre_comm *new_world(void)
     return comm;
 }
 
+/* Once per job: `gyre run` has told its ranks' variables before it started them. */
+static void tell_strangers(const struct gyre_job *job)
+{
+    const char *stranger;
+    while (!job->rank && job->launcher_fd < 0 && (stranger = gyre_stranger_next()))
+        gyre_log(GYRE_LOG_WARN, "%s", stranger);
+}
+
 int gyre_world_create(const struct gyre_domain_options *options, struct gyre_comm **out,
                       struct gyre_trouble *trouble)
 {
@@ -103,22 +112,43 @@ int gyre_world_create(const struct gyre_domain_options *options, struct gyre_com
     int status = read_engine_settings(comm->progress, trouble);
     if (!status)
         status = gyre_domain_prepare(options, &comm->domain, trouble);
-    if (status)
+    if (status) {
         gyre_world_free(comm, NULL);
-    else
-        *out = comm;
-    return status;
+        return status;
+    }
+    tell_strangers(gyre_domain_job(comm->domain));
+    *out = comm;
+    return 0;
+}
+
+/* A rank that fails alone ends the job: the others would wait for it. */
+static void tell_peers(struct gyre_domain *domain, int status, const struct gyre_trouble *trouble)
+{
+    char text[sizeof trouble->text];
+    struct gyre_watch *watch = gyre_domain_watch(domain);
+    if (!watch)
+        return;
+    uint32_t rank = gyre_domain_joined(domain)->rank;
+    snprintf(text, sizeof text, "rank %u cannot start: %.400s", rank, trouble->text);
+    gyre_watch_report(watch, status, rank, false, text);
 }
 
 int gyre_world_meet(struct gyre_comm *comm, const char *made_by, struct gyre_trouble *trouble)
 {
     char configuration[GYRE_PREFERENCE_TEXT + 120];
+    char slice[24] = "chosen", lanes[16] = "chosen";
     const struct gyre_progress_engine *progress = comm->progress;
-    snprintf(configuration, sizeof(configuration), "%s GYRE_SLICE=%llu GYRE_LANES=%u made_by=%s",
-             progress->preference.text, (unsigned long long)progress->settings.slice_bytes,
-             progress->settings.lanes, made_by);
+    if (progress->settings.slice_bytes)
+        snprintf(slice, sizeof slice, "%llu", (unsigned long long)progress->settings.slice_bytes);
+    if (progress->settings.lanes)
+        snprintf(lanes, sizeof lanes, "%u", progress->settings.lanes);
+    snprintf(configuration, sizeof(configuration), "%s GYRE_SLICE=%s GYRE_LANES=%s call=%s",
+             progress->preference.text, slice, lanes, made_by);
     int status = gyre_domain_meet(comm->domain, configuration, trouble);
-    return status ? status : open_world(comm, trouble);
+    status = status ? status : open_world(comm, trouble);
+    if (status)
+        tell_peers(comm->domain, status, trouble);
+    return status;
 }
 
 /* -- end --------------------------------------------------------------------------------------- */

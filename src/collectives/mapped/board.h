@@ -1,19 +1,19 @@
-/* The board: what one rank shows to the others of its node. The board lies in shared memory that
- * only its rank can write.
+/* The board: the memory by which one rank shows its data to the others of its node. Only its rank
+ * can write the board.
  *
- *   finished             turns that this rank needs nothing of any more: the reader's own counter
- *   line[turn % 16]      "I am in this operation, it is this one, and my data is here"
- *   progress[turn % 16]  how far this rank is inside it
+ *   finished             the last turn of which this rank needs nothing any more
+ *   line[turn % 16]      "I am in this turn, its operation is this one, and my data is here"
+ *   progress[turn % 16]  how far this rank is in the turn
  *   payload[turn % 16]   inputs of up to 4 KiB that do not fit into the line
- *   stage                inputs that live in memory which peers cannot map, slice by slice
+ *   stage                inputs in memory that peers cannot map, slice by slice
  *
  * A turn is an operation on mapped memory, counted from 1 on every rank alike. A line is written
  * again only when every peer's `finished` has passed the turn that used the line, 16 turns ago. So
- * a rank that runs ahead (a broadcast's root) stops there, and nothing is reused by guess.
+ * a rank that runs ahead (a broadcast's root) stops there, and no line is reused by guess.
  *
  * Peers can write the second region, the inbox: they put finished blocks there for a rank whose
- * OUTPUT they cannot map. Where a plan allows, the inbox also shows what peers read of INPUT, and
- * what peers write takes its place; then nothing goes through the stage. */
+ * OUTPUT they cannot map. Where a plan allows, the inbox also shows the parts of INPUT that peers
+ * read, and the blocks that peers write take their place; then nothing goes through the stage. */
 #ifndef GYRE_COLLECTIVES_MAPPED_BOARD_H
 #define GYRE_COLLECTIVES_MAPPED_BOARD_H
 
@@ -28,12 +28,12 @@
 #define GYRE_LINE_PAYLOAD 48u
 #define GYRE_STAGE_SLOTS  4u
 
-/* Where a rank's buffers are. A region is one of its own that peers have mapped; 0: peers go
- * through stage and inbox. */
+/* The places of a rank's buffers. A region is one of the rank's own that peers have mapped; 0:
+ * peers use stage and inbox. */
 struct gyre_announcement {
     uint64_t input_offset, output_offset;
     uint32_t input_region, output_region;
-    bool device; /* the regions are a device's, of use only where every rank says so */
+    bool device; /* the regions are a device's; used only where every rank says so */
 };
 
 struct gyre_line {
@@ -45,11 +45,12 @@ struct gyre_line {
     };
 };
 
-/* How far a rank is inside an operation, in slices. */
+/* How far a rank is in an operation, in slices. */
 struct gyre_slice_progress {
     alignas(64) _Atomic uint64_t staged; /* slices of its INPUT that may be read */
     _Atomic uint64_t drained;            /* slices of its inbox that are empty again */
-    alignas(64) _Atomic uint64_t pushed; /* slices that it has read and written everywhere */
+    /* Slices whose part of all outputs this rank has written. */
+    alignas(64) _Atomic uint64_t pushed;
 };
 
 struct gyre_board {

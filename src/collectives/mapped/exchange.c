@@ -3,14 +3,13 @@
  *      rank 0:  payload, stamp ──▶ ┌ line of 0 │ 48 bytes, or payload beside it ┐ ──▶ 1 folds both
  *      rank 1:  payload, stamp ──▶ └ line of 1 │ …                              ┘ ──▶ 0 folds both
  *
- * Everybody puts its INPUT into its line, stamps the line with the turn, and folds what it reads in
- * the others' lines: one trip of a cache line between two cores. A rank writes its own OUTPUT only,
- * and its INPUT has been copied out before, so any rank may run in place. Tested by
- * tests/sim/mesh.c. */
+ * Every rank puts its INPUT into its line, stamps the line with the turn, and folds the others'
+ * lines: one trip of a cache line between two cores. A rank writes its own OUTPUT only, and its
+ * INPUT has been copied out before, so any rank may run in place. Tested by tests/sim/mesh.c. */
 #include "collectives/mapped/exchange.h"
 
 #include "base/copy.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 
 static const uint8_t *payload_of(const struct gyre_board *board, const struct gyre_plan *plan,
                                  uint64_t turn)
@@ -20,8 +19,8 @@ static const uint8_t *payload_of(const struct gyre_board *board, const struct gy
                                                           : board->payload[slot];
 }
 
-/* A rank whose INPUT nobody reads stamps its line too, by which a peer in another operation notices
- * the mismatch. */
+/* Writes this rank's line. A rank whose INPUT no rank reads stamps its line too, so that a peer in
+ * another operation notices the mismatch. */
 void gyre_exchange_publish(struct gyre_mesh *mesh, const struct gyre_plan *plan, const void *input,
                            uint64_t fingerprint)
 {
@@ -76,7 +75,7 @@ int gyre_exchange_begin(struct gyre_mesh *mesh, const struct gyre_plan *plan, co
     return 0;
 }
 
-/* Waits for the lines that this rank folds. GYRE_AGAIN: one is not there after `spins` looks. */
+/* Waits for the lines that this rank folds. GYRE_AGAIN: one has not come after `spins` looks. */
 static int await_lines(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
                        struct gyre_op_name name, uint32_t spins)
 {

@@ -1,4 +1,5 @@
-/* EXCHANGE, and the shortest way of a blocking one on an idle engine: no operation, no queue. */
+/* EXCHANGE; also as the shortest way of a blocking call on an idle engine: no operation, no
+ * queue. */
 #ifndef GYRE_COLLECTIVES_MAPPED_EXCHANGE_H
 #define GYRE_COLLECTIVES_MAPPED_EXCHANGE_H
 
@@ -12,12 +13,12 @@ void gyre_exchange_publish(struct gyre_mesh *mesh, const struct gyre_plan *plan,
 int gyre_exchange_begin(struct gyre_mesh *mesh, const struct gyre_plan *plan, const void *input,
                         struct gyre_op_name name);
 
-/* Ends the turn: folds what peers have published. GYRE_AGAIN: a peer's line is not there after
+/* Ends the turn: folds what peers have published. GYRE_AGAIN: a peer's line has not come after
  * `spins` looks. Negative: the mesh's fault. */
 int gyre_exchange_finish(struct gyre_mesh *mesh, const struct gyre_plan *plan, const void *input,
                          void *output, struct gyre_op_name name, uint32_t spins);
 
-/* Would begin (or, once begun, finish) get on now? An idle waiter asks before it sleeps. */
+/* Whether begin (or, once begun, finish) would move now. An idle waiter asks before it sleeps. */
 bool gyre_exchange_ready(struct gyre_mesh *mesh, const struct gyre_plan *plan,
                          struct gyre_op_name name, bool begun);
 

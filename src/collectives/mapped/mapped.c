@@ -8,10 +8,10 @@
  *     exchange.c      EXCHANGE
  *     push.c          PUSH by the processor
  *     push_device.c   PUSH by a device
- *     places.c        who is where: the lines of a PUSH
- *     slices.c        where a slice's bytes are, and who is ready for them
+ *     places.c        the lines of a PUSH: where each rank's buffers are
+ *     slices.c        the bytes of a slice, and how far all ranks are
  *     turn.c          when a line may be written, and arithmetic
- *     mesh.c          boards and inboxes of all ranks; board.h is what they hold
+ *     mesh.c          boards and inboxes of all ranks, as board.h lays them out
  *
  * Tested by tests/sim/mesh.c. */
 #include "collectives/mapped/mapped.h"
@@ -22,7 +22,8 @@
 #include "collectives/mapped/push_device.h"
 #include "collectives/mapped/slices.h"
 
-/* A PUSH looks for each slice when it needs it. */
+/* Whether the INPUT is where the turn reads it. A PUSH asks for each slice when it needs the
+ * slice. */
 static bool input_is_here(const struct gyre_operation *op)
 {
     return !op->mirror || op->plan->form == GYRE_FORM_PUSH || gyre_mirror_ready(op->mirror, 0);
@@ -58,7 +59,8 @@ static bool run_exchange_turn(struct gyre_mesh *mesh, const struct gyre_operatio
     return *over;
 }
 
-/* Where a device may run it, nothing is done before all lines are read: they say who runs it. */
+/* Runs a PUSH that a device may run. Nothing is done before all lines are read: the lines say
+ * whether devices run it. */
 static bool run_push_on_device(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
     bool moved = gyre_places_resolve(mesh, op);
@@ -93,8 +95,9 @@ bool gyre_mapped_run(struct gyre_mesh *mesh, struct gyre_operation **ended)
     return moved;
 }
 
-/* A peer that is not known to be dead may be stopped in the middle of a write. It keeps the old
- * memory; we go on in new memory of the same content at the same address. */
+/* Drops the turn. A peer that is not known to be dead may be stopped in the middle of a write. The
+ * peer keeps the old memory; this rank goes on in new memory of the same content at the same
+ * address. */
 void gyre_mapped_drop(struct gyre_mesh *mesh)
 {
     struct gyre_turn *turn = &mesh->current;

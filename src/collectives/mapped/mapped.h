@@ -5,14 +5,14 @@
 #include "collectives/mapped/mesh.h"
 
 /* Begins the turn of this operation, or of none where `op` is NULL; no turn is under way. False:
- * its line is not free, or its INPUT not here. */
+ * the line is not free, or the INPUT has not come. */
 bool gyre_mapped_begin(struct gyre_mesh *mesh, struct gyre_operation *op);
 
-/* Makes the turn that gyre_exchange_begin() began this operation's. */
+/* Makes the turn that gyre_exchange_begin() began the turn of this operation. */
 void gyre_mapped_adopt(struct gyre_mesh *mesh, struct gyre_operation *op);
 
-/* Runs the turn under way, if there is one; true if anything moved. *ended is written when the
- * turn is over. */
+/* Runs the turn under way, if there is one; true if anything moved. *ended becomes the turn's
+ * operation when the turn is over. */
 bool gyre_mapped_run(struct gyre_mesh *mesh, struct gyre_operation **ended);
 
 /* Takes the regions of the current turn away from writers that are not known to be dead: the job

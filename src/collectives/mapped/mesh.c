@@ -1,8 +1,8 @@
-/* Making a mesh: everybody shares a board that only its rank can write and an inbox that all can
+/* Makes a mesh. Every rank shares a board that only its rank can write and an inbox that all can
  * write, and finds the others' boards and inboxes.
  *
- * The world's ranks share boards before anything else, so a peer's region ids are this rank's own.
- * The ranks of a part of the world tell each other their ids.
+ * The world's ranks share boards before anything else, so a peer's region ids equal this rank's
+ * own. The ranks of a part of the world tell each other their ids.
  *
  * Tested by tests/program/collectives/split.c. */
 #include "collectives/mapped/mesh.h"
@@ -52,13 +52,8 @@ int gyre_mesh_create(struct gyre_domain *domain, const struct gyre_mesh_options 
     mesh->mine = board;
     mesh->board[mesh->rank] = board;
     mesh->inbox[mesh->rank] = inbox;
-    if (status) {
-        gyre_mesh_withdraw(mesh);
-        free(mesh);
-        return status;
-    }
     *out = mesh;
-    return 0;
+    return status;
 }
 
 int gyre_mesh_meet(struct gyre_mesh *mesh, const uint32_t *ids, struct gyre_trouble *trouble)
@@ -81,5 +76,5 @@ void gyre_mesh_withdraw(struct gyre_mesh *mesh)
 
 void gyre_mesh_destroy(struct gyre_mesh *mesh)
 {
-    free(mesh); /* its shared memory is the domain's */
+    free(mesh); /* the domain frees its shared memory */
 }

@@ -17,13 +17,15 @@ struct gyre_turn {
     uint64_t staged, pushed, drained; /* of this rank, in slices */
     uint32_t move;                    /* of slice `pushed`, under way */
     uint64_t done;                    /* bytes of that move */
-    uint32_t output_region;           /* of this rank, as announced; 0: inbox, or nobody writes */
-    uint32_t open;                    /* ranks, of those resolved, whose OUTPUT can be mapped */
-    bool spread;                      /* all can, and the plan has moves for that: senders copy */
-    uint64_t devices;                 /* ranks whose buffers a device can map, as bits */
-    uint64_t ticket;                  /* of the last work that the device was given */
-    bool staging;                     /* in place, and peers must not read INPUT in its own place */
-    uint64_t seen_pushed;             /* slices that every peer has pushed, as far as known */
+    /* Of this rank, as announced; 0: the inbox, or no peer writes. */
+    uint32_t output_region;
+    uint32_t open; /* ranks, of those resolved, whose OUTPUT this rank can map */
+    /* All can be mapped, and the plan has moves for that: senders copy. */
+    bool spread;
+    uint64_t devices;     /* ranks whose buffers a device can map, as bits */
+    uint64_t ticket;      /* of the last work given to the device */
+    bool staging;         /* in place, and peers must not read INPUT in its own place */
+    uint64_t seen_pushed; /* slices that every peer has pushed, as far as known */
     const uint8_t *input[GYRE_PEERS_MAPPED_MAX]; /* a rank's INPUT, or NULL: its stage */
     uint8_t *output[GYRE_PEERS_MAPPED_MAX];      /* its OUTPUT, or NULL: its inbox */
 };
@@ -33,17 +35,17 @@ struct gyre_mesh {
     uint32_t rank, n;
     const uint32_t *world; /* the domain's number of a rank; NULL: its own */
     uint64_t turn;         /* the last one begun */
-    uint64_t safe;         /* every peer has finished this turn */
+    uint64_t safe;         /* the last turn that every peer has finished */
     struct gyre_board *mine;
     const struct gyre_board *board[GYRE_PEERS_MAPPED_MAX];
     struct gyre_inbox *inbox[GYRE_PEERS_MAPPED_MAX];
     struct gyre_turn current;
     struct gyre_fault *fault;         /* where this mesh records one; whoever runs turns reads it */
-    struct gyre_mirror_pool *mirrors; /* of operations that have to leave a device */
+    struct gyre_mirror_pool *mirrors; /* host mirrors of operations that have to leave a device */
     uint32_t board_id, inbox_id;
 };
 
-/* Gives the mesh what it records faults in and makes host mirrors of. Both are borrowed. */
+/* Gives the mesh the fault that it records and the pool of its host mirrors. Both are borrowed. */
 static inline void gyre_mesh_attach(struct gyre_mesh *mesh, struct gyre_fault *fault,
                                     struct gyre_mirror_pool *mirrors)
 {
@@ -62,7 +64,8 @@ struct gyre_mesh_options {
     const uint32_t *world; /* n; NULL: the domain's ranks */
 };
 
-/* Shares this rank's board and inbox. GYRE_UNSUPPORTED: peers cannot map them. */
+/* Shares this rank's board and inbox. GYRE_UNSUPPORTED: peers cannot map them. After a failure,
+ * too, *mesh may be one to destroy. */
 int gyre_mesh_create(struct gyre_domain *domain, const struct gyre_mesh_options *options,
                      struct gyre_mesh **mesh, struct gyre_trouble *trouble);
 
@@ -70,8 +73,8 @@ int gyre_mesh_create(struct gyre_domain *domain, const struct gyre_mesh_options 
  * rank's own. Blocks until every rank has created its mesh, or the job fails. */
 int gyre_mesh_meet(struct gyre_mesh *mesh, const uint32_t *ids, struct gyre_trouble *trouble);
 
-/* Gives the memory of this rank's board and inbox back now, not with the domain: no peer looks
- * there any more. */
+/* Frees the memory of this rank's board and inbox now, not with the domain. Only where no peer
+ * looks there: peers unmap what is withdrawn. */
 void gyre_mesh_withdraw(struct gyre_mesh *mesh);
 void gyre_mesh_destroy(struct gyre_mesh *mesh); /* NULL allowed */
 

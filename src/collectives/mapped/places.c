@@ -1,4 +1,5 @@
-/* Who is where: each rank announces its buffers in its line and finds its peers' in theirs.
+/* The places of all buffers: each rank announces its buffers in its line and finds its peers' in
+ * theirs.
  *
  *     line of rank r   { input region, offset, output region, offset, device }
  *     here             input[r], output[r]: addresses, or NULL for its stage and its inbox
@@ -8,7 +9,7 @@
 
 #include "collectives/mapped/turn.h"
 
-/* Finds where peers can map this rank's buffers, if they have any business there. */
+/* Finds where peers can map this rank's buffers, if peers read or write them. */
 static void place_buffers(struct gyre_mesh *mesh, struct gyre_operation *op,
                           struct gyre_announcement *places)
 {
@@ -52,7 +53,7 @@ void gyre_places_announce(struct gyre_mesh *mesh, struct gyre_operation *op)
     turn->announced = true;
 }
 
-/* Reads the next rank's line and finds its buffers here. GYRE_AGAIN: the line is not there yet. */
+/* Reads the next rank's line and finds its buffers here. GYRE_AGAIN: the line has not come yet. */
 static int read_line_of_next(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
     struct gyre_turn *turn = &mesh->current;

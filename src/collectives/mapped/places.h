@@ -1,4 +1,4 @@
-/* Who is where: the lines of a PUSH. */
+/* The lines of a PUSH: where each rank's buffers are. */
 #ifndef GYRE_COLLECTIVES_MAPPED_PLACES_H
 #define GYRE_COLLECTIVES_MAPPED_PLACES_H
 
@@ -7,13 +7,13 @@
 /* Writes this rank's line of the turn that has begun. */
 void gyre_places_announce(struct gyre_mesh *mesh, struct gyre_operation *op);
 
-/* Reads the lines that have come; true if any had. When all are read, everybody knows who copies.
- */
+/* Reads the lines that have come; true if any had. When all are read, every rank knows which ranks
+ * copy. */
 bool gyre_places_resolve(struct gyre_mesh *mesh, struct gyre_operation *op);
 
 /* Takes this rank's part from the device to the host, because some rank's buffers are not a
- * device's. The line, which says already that nothing of them is staged, stays. 0, or the status of
- * the mesh's fault. */
+ * device's. The line stays: it says already that nothing is staged. 0, or the status of the mesh's
+ * fault. */
 int gyre_places_leave_device(struct gyre_mesh *mesh, struct gyre_operation *op);
 
 #endif

@@ -1,20 +1,20 @@
 /* PUSH: larger operations, on the callers' own memory.
  *
- * The line says where INPUT and OUTPUT are. When the lines of all have come, each rank folds its
- * parts straight out of all INPUTs into the OUTPUTs where they end, then says `pushed`; when all
- * have, the outputs are complete:
+ * The line says where INPUT and OUTPUT are. When the lines of all ranks have come, each rank folds
+ * its parts straight out of all INPUTs into all OUTPUTs, then says `pushed`. When all ranks have
+ * said so, the outputs are complete:
  *
  *      rank 0:  line ─▶ lines of all ─▶ part 0 of INPUTs ─▶ of OUTPUTs ─▶ pushed ─▶ by all?
  *      rank 1:  line ─▶ lines of all ─▶ part 1 of INPUTs ─▶ of OUTPUTs ─▶ pushed ─▶ by all?
  *
- * A rank whose memory peers cannot map copies what peers read of its INPUT slice by slice into its
- * stage, and behind the peers empties what they wrote from its inbox. Four slices are under way,
- * and `staged`, `pushed`, `drained` say how far everybody is. Where the plan may run in place, the
- * stage is the inbox: a sum takes the place of an input, in a line that the writer has just
- * fetched, and no third buffer goes from core to core.
+ * A rank whose memory peers cannot map copies the parts of its INPUT that peers read, slice by
+ * slice, into its stage, and copies the blocks that peers wrote out of its inbox. Four slices are
+ * under way; `staged`, `pushed` and `drained` say how far every rank is. Where the plan may run in
+ * place, the stage is the inbox: a sum takes the place of an input, in a line that the writer has
+ * just fetched, and no third buffer goes from core to core.
  *
  * Buffers that the CPU cannot touch have a host mirror (collectives/staging/host_mirror.h). A slice
- * waits until its INPUT has come there, and its OUTPUT goes back as soon as the slice is complete,
+ * waits until its INPUT has come there. Its OUTPUT goes back as soon as the slice is complete,
  * while other slices are copied and folded.
  *
  * Tested by tests/sim/mesh.c. */
@@ -53,7 +53,7 @@ static bool output_is_ready(const struct gyre_mesh *mesh, uint32_t rank, uint64_
            slice;
 }
 
-/* Is this rank's own INPUT of the slice in memory that the CPU can read? */
+/* Whether this rank's own INPUT of the slice is in memory that the CPU can read. */
 static bool slice_is_here(const struct gyre_mesh *mesh, uint64_t slice)
 {
     const struct gyre_host_mirror *mirror = mesh->current.op->mirror;
@@ -94,7 +94,7 @@ static void push_bytes(const struct gyre_plan *plan, void *const *to, uint32_t d
 }
 
 /* Makes at most `most` bytes of the move under way, from `done` on, and goes on to the next move
- * where that ends. Returns how many bytes. */
+ * where that ends. Returns the number of bytes. */
 static uint64_t push_piece(struct gyre_mesh *mesh, const struct gyre_plan *plan,
                            const struct gyre_move *move, uint64_t most)
 {
@@ -119,7 +119,7 @@ static uint64_t push_piece(struct gyre_mesh *mesh, const struct gyre_plan *plan,
     return bytes;
 }
 
-/* Makes up to 256 KiB of the next slice, when everybody concerned is ready. */
+/* Makes up to 256 KiB of the next slice, when every rank that takes part is ready. */
 static bool push_some(struct gyre_mesh *mesh, const struct gyre_plan *plan)
 {
     struct gyre_turn *turn = &mesh->current;
@@ -138,8 +138,8 @@ static bool push_some(struct gyre_mesh *mesh, const struct gyre_plan *plan)
     return true;
 }
 
-/* May the slot of the next slice be written? All must have read the slot, and where sums come back
- * there, this rank must have emptied the slot. */
+/* Whether the slot of the next slice may be written. All ranks must have read the slot; where sums
+ * come back there, this rank must have emptied it. */
 static bool slot_is_free(struct gyre_mesh *mesh, const struct gyre_plan *plan)
 {
     uint64_t next = mesh->current.staged;
@@ -150,7 +150,7 @@ static bool slot_is_free(struct gyre_mesh *mesh, const struct gyre_plan *plan)
            (!plan->push.stage_in_inbox || mesh->current.drained > before);
 }
 
-/* Copies what peers read of the next slice of INPUT into the stage. */
+/* Copies the parts of the next slice of INPUT that peers read into the stage. */
 static bool stage_some(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
     struct gyre_turn *turn = &mesh->current;
@@ -177,7 +177,7 @@ static bool stage_some(struct gyre_mesh *mesh, struct gyre_operation *op)
     return true;
 }
 
-/* Empties the next slice of the inbox, once all have written it. */
+/* Empties the next slice of the inbox, once all ranks have written it. */
 static bool drain_some(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
     struct gyre_turn *turn = &mesh->current;
@@ -202,7 +202,7 @@ static bool drain_some(struct gyre_mesh *mesh, struct gyre_operation *op)
     return true;
 }
 
-/* Sends slices of OUTPUT that nobody writes any more back to the device. */
+/* Copies slices of OUTPUT that no rank writes any more back to the device. */
 static bool give_some(const struct gyre_turn *turn, struct gyre_host_mirror *mirror)
 {
     uint64_t complete = turn->pushed < turn->drained ? turn->pushed : turn->drained;

@@ -4,7 +4,7 @@
 
 #include "collectives/mapped/mesh.h"
 
-/* Could a device run this PUSH here, if every rank's can? Binds the plan for that. */
+/* Whether a device could run this PUSH here, if every rank's can. Binds the plan for devices. */
 bool gyre_push_suits_device(const struct gyre_mesh *mesh, struct gyre_plan *plan, const void *input,
                             const void *output);
 

@@ -1,5 +1,5 @@
-/* How far all ranks are. What was seen of the peers is kept: a count is read again only while more
- * of it is needed. Tested by tests/sim/mesh.c. */
+/* How far all ranks are with the slices. The counts of peers are kept: a count is read again only
+ * while a larger one is needed. Tested by tests/sim/mesh.c. */
 #include "collectives/mapped/slices.h"
 
 #include "collectives/mapped/turn.h"

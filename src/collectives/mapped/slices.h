@@ -1,4 +1,4 @@
-/* Where the bytes of a PUSH's slice are: in a buffer that is mapped here, or in a stage or an
+/* The places of the bytes of a PUSH's slice: in a buffer that is mapped here, or in a stage or an
  * inbox. And how far all ranks are with the slices. */
 #ifndef GYRE_COLLECTIVES_MAPPED_SLICES_H
 #define GYRE_COLLECTIVES_MAPPED_SLICES_H
@@ -12,7 +12,7 @@ static inline const struct gyre_slice_progress *gyre_slices_progress(const struc
     return &mesh->board[rank]->progress[mesh->turn % GYRE_BOARD_SLOTS];
 }
 
-/* Tells peers how many slices this rank has read everywhere and written everywhere. */
+/* Tells peers how many slices this rank has folded into all outputs. */
 static inline void gyre_slices_tell_pushed(struct gyre_mesh *mesh, uint64_t slices)
 {
     mesh->current.pushed = slices;
@@ -32,7 +32,7 @@ static inline uint64_t gyre_slices_pitch(const struct gyre_plan *plan, uint64_t 
     return gyre_plan_slice_count(plan, slice) * plan->element;
 }
 
-/* Where `rank` shows a slice of an INPUT that peers cannot map. */
+/* The place where `rank` shows a slice of an INPUT that peers cannot map. */
 static inline const uint8_t *gyre_slices_stage(const struct gyre_mesh *mesh,
                                                const struct gyre_plan *plan, uint32_t rank,
                                                uint64_t slice)
@@ -42,7 +42,7 @@ static inline const uint8_t *gyre_slices_stage(const struct gyre_mesh *mesh,
                                      : mesh->board[rank]->stage[slot];
 }
 
-/* Where bytes of a rank's INPUT are read: in the buffer, or in its stage. */
+/* The address from which bytes of a rank's INPUT are read: in the buffer, or in its stage. */
 static inline const uint8_t *gyre_slices_source(const struct gyre_mesh *mesh,
                                                 const struct gyre_plan *plan,
                                                 struct gyre_block_ref ref, uint64_t slice)
@@ -56,7 +56,7 @@ static inline const uint8_t *gyre_slices_source(const struct gyre_mesh *mesh,
            ref.block * gyre_slices_pitch(plan, slice) + ref.offset;
 }
 
-/* Where bytes of a rank's OUTPUT are written: in the buffer, or in its inbox. */
+/* The address to which bytes of a rank's OUTPUT are written: in the buffer, or in its inbox. */
 static inline uint8_t *gyre_slices_destination(const struct gyre_mesh *mesh,
                                                const struct gyre_plan *plan,
                                                struct gyre_block_ref ref, uint64_t slice)
@@ -72,7 +72,7 @@ static inline uint8_t *gyre_slices_destination(const struct gyre_mesh *mesh,
 /* Slices that every rank has pushed; looks at peers only as far as `enough` asks. */
 uint64_t gyre_slices_pushed_by_all(struct gyre_mesh *mesh, uint64_t enough);
 
-/* Is every slice of the turn pushed by all, and drained here? */
+/* Whether all ranks have pushed every slice of the turn, and this rank has drained them. */
 bool gyre_slices_over(struct gyre_mesh *mesh, const struct gyre_plan *plan);
 
 #endif

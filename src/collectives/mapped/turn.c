@@ -1,4 +1,4 @@
-/* What both forms of operations on mapped memory need: lines that come and go, and arithmetic.
+/* The common part of both forms of operations on mapped memory: lines, and arithmetic.
  *
  *     line[turn % 16]   written when every peer has finished turn - 16, read when its stamp is turn
  *
@@ -35,9 +35,9 @@ void gyre_turn_mismatch(const struct gyre_mesh *mesh, uint32_t rank, uint64_t se
 
 /* -- arithmetic -------------------------------------------------------------------------------- */
 
-/* gyre_copy() is best for a few bytes. For many its speed may fall to a tenth where source and
- * destination stand at different distances from a line, as blocks of odd length do; and gyre_copy()
- * reads the source anew for every destination. */
+/* Copies one source to all destinations. gyre_copy() is best for a few bytes. For many its speed
+ * may fall to a tenth where source and destination stand at different distances from a line, as
+ * blocks of odd length do; and gyre_copy() reads the source anew for every destination. */
 void gyre_turn_copy(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
                     const void *from, uint64_t bytes, bool stream)
 {
@@ -66,8 +66,8 @@ static void copy_out(const struct gyre_plan *plan, void *const *to, uint32_t des
         gyre_turn_copy(plan, apart, count, from, bytes, stream);
 }
 
-/* In place, and where a stage is the inbox, the lines that are written have just been read. Stores
- * around the cache would only throw such lines out. */
+/* Whether a destination is one of the sources. In place, and where a stage is the inbox, the lines
+ * that are written have just been read. Stores around the cache would only throw such lines out. */
 bool gyre_turn_overwrites(void *const *to, uint32_t destinations, const void *const *from,
                           uint32_t sources)
 {

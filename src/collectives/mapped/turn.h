@@ -1,5 +1,5 @@
-/* Turns on shared memory: when a line may be written again, when a peer's has come, and how bytes
- * are folded or copied. */
+/* Turns on shared memory: when a line may be written again, whether a peer's line has come, and how
+ * bytes are folded or copied. */
 #ifndef GYRE_COLLECTIVES_MAPPED_TURN_H
 #define GYRE_COLLECTIVES_MAPPED_TURN_H
 
@@ -16,8 +16,8 @@ static inline const struct gyre_line *gyre_peer_line(const struct gyre_mesh *mes
     return &mesh->board[rank]->line[turn % GYRE_BOARD_SLOTS];
 }
 
-/* Looks at a peer's line of the current turn. 0: the line is there, and of the same operation;
- * GYRE_AGAIN: not there; GYRE_MISMATCH. */
+/* Looks at a peer's line of the current turn. 0: the line has come, and is of the same operation;
+ * GYRE_AGAIN: not yet; GYRE_MISMATCH. */
 static inline int gyre_line_state(const struct gyre_mesh *mesh, uint32_t rank, uint64_t fingerprint)
 {
     const struct gyre_line *line = gyre_peer_line(mesh, rank, mesh->turn);
@@ -26,8 +26,8 @@ static inline int gyre_line_state(const struct gyre_mesh *mesh, uint32_t rank, u
     return line->fingerprint == fingerprint ? 0 : GYRE_MISMATCH;
 }
 
-/* Looks at all peers: may the line of `turn` be written, or does somebody still need the turn that
- * used the line before? */
+/* Whether the line of `turn` may be written: looks whether a peer still needs the turn that used
+ * the line before. */
 bool gyre_turn_look(struct gyre_mesh *mesh, uint64_t turn);
 
 static inline bool gyre_turn_is_free(struct gyre_mesh *mesh, uint64_t turn)
@@ -35,8 +35,8 @@ static inline bool gyre_turn_is_free(struct gyre_mesh *mesh, uint64_t turn)
     return turn <= mesh->safe + GYRE_BOARD_SLOTS || gyre_turn_look(mesh, turn);
 }
 
-/* Tells peers that this rank needs nothing of the current turn any more. Who waits for a free line
- * is woken every eighth turn: that is often enough. */
+/* Tells peers that this rank needs nothing of the current turn any more. A peer that waits for a
+ * free line is woken every eighth turn, which is often enough. */
 static inline void gyre_turn_end(struct gyre_mesh *mesh)
 {
     atomic_store_explicit(&mesh->mine->finished, mesh->turn, memory_order_release);
@@ -47,7 +47,7 @@ static inline void gyre_turn_end(struct gyre_mesh *mesh)
 /* Records that a peer is in another operation. */
 void gyre_turn_mismatch(const struct gyre_mesh *mesh, uint32_t rank, uint64_t sequence);
 
-/* Is a destination one of the sources? */
+/* Whether a destination is one of the sources. */
 bool gyre_turn_overwrites(void *const *to, uint32_t destinations, const void *const *from,
                           uint32_t sources);
 
@@ -58,7 +58,8 @@ void gyre_turn_fold(const struct gyre_plan *plan, void *const *to, uint32_t dest
 void gyre_turn_copy(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
                     const void *from, uint64_t bytes, bool stream);
 
-/* Bytes of a block's part of `length`; an unequal block may end before the part does. */
+/* The number of bytes of `length` that a block has; an unequal block may end before the part
+ * does. */
 uint64_t gyre_part_unequal(const struct gyre_plan *plan, uint64_t slice, uint32_t block,
                            uint64_t offset, uint64_t length);
 

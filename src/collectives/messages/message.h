@@ -1,4 +1,4 @@
-/* A message at one end, and what carries the messages of one communicator. */
+/* A message at one end, and the route of the messages of one communicator. */
 #ifndef GYRE_COLLECTIVES_MESSAGES_MESSAGE_H
 #define GYRE_COLLECTIVES_MESSAGES_MESSAGE_H
 
@@ -15,13 +15,13 @@ struct gyre_links;
 struct gyre_operation;
 struct gyre_staged_message;
 
-/* One message at one end. Lives in the communicator's pool until it is given back. */
+/* One message at one end. Lives in the communicator's pool until it is released. */
 struct gyre_message {
-    struct gyre_message *next; /* in its queue, or of the free ones */
-    struct gyre_operation *op; /* it is a part of; NULL: it stands alone */
+    struct gyre_message *next; /* in its queue, or of the free messages */
+    struct gyre_operation *op; /* the operation of which it is a part; NULL: none */
     void *data;
-    void *copy;                                 /* of a blocking send to itself */
-    struct gyre_staged_message *staged_message; /* NULL: the link takes it as it is */
+    void *copy;                                 /* the data of a blocking send to the own rank */
+    struct gyre_staged_message *staged_message; /* NULL: the link takes the message as it is */
     uint64_t bytes;
     struct gyre_match match;
     uint32_t peer, index;
@@ -29,14 +29,14 @@ struct gyre_message {
     _Atomic int status; /* GYRE_AGAIN while under way */
 };
 
-/* Borrowed while messages live. */
+/* The way of a communicator's messages. Borrowed while messages live. */
 struct gyre_message_route {
     uint32_t rank, n;
     uint32_t comm;         /* its id, in matches and tokens */
     const uint32_t *world; /* the links' number of a rank; NULL: its own */
     struct gyre_domain *domain;
     struct gyre_links *links;
-    struct gyre_engine *engine; /* faults are told there; NULL: the rank is alone */
+    struct gyre_engine *engine; /* gets the faults; NULL: the rank is alone */
     struct gyre_fold_queue *fold_queue;
 };
 

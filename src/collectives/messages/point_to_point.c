@@ -6,18 +6,18 @@
  *
  * The link matches: the n-th send to a peer meets the peer's n-th receive from here. A way posts
  * only part of what the link takes, so that operations never wait for messages whose other end has
- * not been called. What goes to the own rank meets here, without a link.
+ * not been called. Messages to the own rank meet here, without a link.
  *
  * A short message that a link brings without a post leaves at its call, and is looked for before
  * its receive is posted.
  *
- * The pool grows by chunks when more messages are pending than ever before; nothing is allocated
- * otherwise.
+ * The pool grows by chunks when more messages are pending than ever before; nothing else is
+ * allocated.
  *
  * Tested by tests/program/collectives/point_to_point.c. */
 #include "collectives/messages/point_to_point.h"
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "collectives/engine/engine.h"
 #include "collectives/messages/staged_message.h"
 #include "collectives/messages/token.h"
@@ -41,7 +41,7 @@ struct message_way {
 
 struct pair {
     struct message_way way[WAYS];
-    struct pair *next; /* of those with something not posted */
+    struct pair *next; /* of the pairs with messages that are not posted */
     bool listed;
 };
 
@@ -50,7 +50,7 @@ struct gyre_point_to_point {
     struct gyre_staged_pool staged_pool;
     struct pair *pair; /* n */
     struct pair *waiting;
-    struct gyre_message *staged; /* that have left their ways and are staged */
+    struct gyre_message *staged; /* staged messages, which have left their ways */
     struct gyre_activity *activity;
     uint64_t started, pending; /* messages: ever, and not ended */
     uint32_t chunks;
@@ -185,7 +185,7 @@ static struct gyre_message *pop_message(struct message_way *way)
     return message;
 }
 
-/* What a rank sends to itself meets what it receives from itself, in order. */
+/* Lets the own rank's sends meet its receives, in order. */
 static void meet_own(struct gyre_point_to_point *p2p, struct pair *own)
 {
     while (own->way[SEND].first && own->way[RECV].first) {
@@ -217,7 +217,7 @@ int gyre_p2p_detach_own(struct gyre_point_to_point *p2p, struct gyre_message *me
     return 0;
 }
 
-/* It is the last of its way, and nothing was sent that could meet those before it. */
+/* Takes back a receive, the last of its way: no send could meet the receives before it. */
 void gyre_p2p_withdraw_own(struct gyre_point_to_point *p2p, struct gyre_message *message)
 {
     struct message_way *way = &p2p->pair[p2p->route.rank].way[RECV];
@@ -252,8 +252,8 @@ static int post_message(const struct gyre_point_to_point *p2p, const struct gyre
                : gyre_link_recv(links, peer, &message->match, message->data, message->bytes, token);
 }
 
-/* Two ends that disagree about a message have said all there is to say: it is no echo. Of a peer
- * that has left the watch may know why. */
+/* Tells a mismatch at once. Two ends that disagree about a message are the cause, not an echo. But
+ * where the peer has left, the watch may know why. */
 static void tell_at_once(struct gyre_point_to_point *p2p, int status)
 {
     if (status && status != GYRE_PEER_LOST && p2p->route.engine->fault.status == GYRE_MISMATCH)
@@ -274,7 +274,7 @@ static void stage_message(struct gyre_point_to_point *p2p, struct gyre_message *
     p2p->staged = message;
 }
 
-/* As many as the link and this way take. */
+/* Posts as many messages as the link and this way take. */
 static bool post_way(struct gyre_point_to_point *p2p, struct message_way *way)
 {
     bool moved = false;
@@ -300,7 +300,7 @@ static struct message_way *way_of(const struct gyre_point_to_point *p2p,
     return &p2p->pair[message->peer].way[message->send ? SEND : RECV];
 }
 
-/* Those whose pieces have all arrived end. */
+/* Runs staged messages; those whose pieces have all arrived end. */
 static bool run_staged(struct gyre_point_to_point *p2p)
 {
     bool moved = false;
@@ -360,7 +360,7 @@ void gyre_p2p_complete(struct gyre_point_to_point *p2p, const struct gyre_comple
         end_message(p2p, message, 0);
 }
 
-/* All links are detached: nothing is posted any more. */
+/* Ends all messages. All links are detached: nothing is posted any more. */
 void gyre_p2p_fail(struct gyre_point_to_point *p2p, int status)
 {
     for (uint32_t i = 0; p2p && i < p2p->chunks * CHUNK; i++) {
@@ -467,7 +467,8 @@ static void enqueue(struct gyre_point_to_point *p2p, struct gyre_message *messag
     }
 }
 
-/* The higher rank's messages to the lower one have names of their own. */
+/* The mark of a message's direction: the higher rank's messages to the lower one have names of
+ * their own. */
 static uint16_t direction(const struct gyre_point_to_point *p2p,
                           const struct gyre_message_terms *terms)
 {

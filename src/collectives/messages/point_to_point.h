@@ -1,8 +1,8 @@
 /* Messages from rank to rank: send, receive, and the blocks of an all_to_all_v.
  *
- * A message is named by its communicator, its direction and its number among those of the two
- * ranks, so any number may be pending and ranks need not agree on an order between pairs. It tells
- * type and count, and both ends must mean the same. All calls: owner. */
+ * A message is named by its communicator, its direction and its number among the messages of the
+ * two ranks. So any number may be pending, and ranks need not agree on an order between pairs. A
+ * message carries its type and count, and both ends must mean the same. All calls: owner. */
 #ifndef GYRE_COLLECTIVES_MESSAGES_POINT_TO_POINT_H
 #define GYRE_COLLECTIVES_MESSAGES_POINT_TO_POINT_H
 
@@ -15,15 +15,15 @@
 struct gyre_point_to_point;
 
 struct gyre_message_terms {
-    uint32_t peer; /* the communicator's */
+    uint32_t peer; /* its rank in the communicator */
     bool send;
-    void *data; /* read only, of a send */
+    void *data; /* a send only reads it */
     uint64_t count;
     enum gyre_type type;
 };
 
-/* Step d, 1 … n-1, of an all_to_all_v: who gets this rank's block, and whose block this rank
- * gets. */
+/* The ranks of step d, 1 … n-1, of an all_to_all_v: the one that gets this rank's block, and the
+ * one whose block this rank gets. */
 static inline uint32_t gyre_p2p_to(uint32_t rank, uint32_t n, uint32_t d)
 {
     return (rank + d) % n;
@@ -34,53 +34,53 @@ static inline uint32_t gyre_p2p_from(uint32_t rank, uint32_t n, uint32_t d)
     return (rank + n - d) % n;
 }
 
-/* Returns -ENOMEM. */
+/* Makes the messages of a communicator. -ENOMEM. */
 int gyre_p2p_create(const struct gyre_message_route *route, struct gyre_point_to_point **p2p);
 void gyre_p2p_destroy(struct gyre_point_to_point *p2p); /* NULL allowed */
 
 /* Starts a message, which is posted when its link has room. A message to another rank that is not
  * over when the call returns needs gyre_p2p_run(). NULL: there is no memory, or the device is lost;
- * the thread's trouble tells. */
+ * the reason is in the thread's trouble. */
 struct gyre_message *gyre_p2p_start(struct gyre_point_to_point *p2p,
                                     const struct gyre_message_terms *terms);
 
-/* Sends or receives the whole message if its link does so at once. False: start
- * it. NULL allowed. */
+/* Sends or receives the whole message if its link does so at once. False: the caller starts it.
+ * NULL allowed. */
 bool gyre_p2p_run_now(struct gyre_point_to_point *p2p, const struct gyre_message_terms *terms);
 
-/* Looks for messages that were started and not posted, before posting them. 0: all have come;
- * GYRE_AGAIN: some have not, `looks` times; -ENOENT: some must be posted. NULL allowed: 0. */
+/* Looks, before posting, for messages that were started and not posted. 0: all have come;
+ * GYRE_AGAIN: some have not, in `looks` looks; -ENOENT: some must be posted. NULL allowed: 0. */
 int gyre_p2p_look(struct gyre_point_to_point *p2p, uint32_t looks);
 
 /* Starts one block of operation `op`, which ends (gyre_engine_finish) when its last block has. */
 int gyre_p2p_add_block(struct gyre_point_to_point *p2p, struct gyre_operation *op,
                        const struct gyre_message_terms *terms);
 
-/* Gives back a message that has ended. */
+/* Frees a message that has ended. */
 void gyre_p2p_release(struct gyre_point_to_point *p2p, struct gyre_message *message);
 
-/* A send to the own rank that nobody has received yet goes on from a copy, and has ended. */
+/* Ends a send to the own rank that has not been received yet: the message goes on from a copy. */
 int gyre_p2p_detach_own(struct gyre_point_to_point *p2p, struct gyre_message *message);
 
-/* Takes back a receive from the own rank that no send has met. */
+/* Withdraws a receive from the own rank that no send has met. */
 void gyre_p2p_withdraw_own(struct gyre_point_to_point *p2p, struct gyre_message *message);
 
-/* For the progress engine; NULL allowed but for complete(). */
+/* Functions for the progress engine. NULL allowed, except in complete(). */
 bool gyre_p2p_run(struct gyre_point_to_point *p2p);
 bool gyre_p2p_idle(const struct gyre_point_to_point *p2p);
 void gyre_p2p_complete(struct gyre_point_to_point *p2p, const struct gyre_completion *done);
 void gyre_p2p_fail(struct gyre_point_to_point *p2p, int status);
 
-/* Notes a refused message, for whose other end may wait. */
+/* Notes a refused message. Its other end may wait for it. */
 void gyre_p2p_refuse(struct gyre_point_to_point *p2p, const char *why);
 
-/* Messages sent less messages received, by this rank. NULL allowed: 0. */
+/* The number of messages sent minus the number received, by this rank. NULL allowed: 0. */
 int64_t gyre_p2p_balance(const struct gyre_point_to_point *p2p);
 
-/* A thread waits for messages. */
+/* Marks messages as what a thread waits for. */
 void gyre_p2p_focus(struct gyre_point_to_point *p2p);
 
-/* The watch hears no more of them. NULL allowed. */
+/* Ends the watch's attention to messages. NULL allowed. */
 void gyre_p2p_withdraw(struct gyre_point_to_point *p2p);
 
 #endif

@@ -8,13 +8,14 @@
  * Slot c of k has pieces c, c + k, c + 2k …, and its messages carry its number as their lane and
  * its turn as their order. A lane keeps to one connection, so staging slots use several.
  *
- * Inside a node only the sender knows whether its bytes can be read where they lie, by one copy of
- * all of them, or have to be carried. So it says so first, in a message of its own, the *header*:
+ * Inside a node only the sender knows whether its bytes can be read in place, by one copy of the
+ * whole message, or have to be staged. So the sender says so first, in a message of its own, the
+ * *header*:
  *
  *     the sender's      header, then the message whole, or piece by piece
- *     the receiver's    header, then as it says
+ *     the receiver's    header, then as the header says
  *
- * What is short there is one piece without a header.
+ * A short message inside a node is one piece without a header.
  *
  * Tested by tests/program/cuda/messages.c. */
 #include "collectives/messages/staged_message.h"
@@ -31,25 +32,25 @@
 #define PIECE_BYTES (UINT64_C(1) << 20)
 #define SLOTS_MOST  4u
 #define IDLE_MOST   8u
-#define HEADER      SLOTS_MOST /* as a staging slot's number */
+#define HEADER      SLOTS_MOST /* in place of a staging slot's number */
 
 enum state { LOAD, LOADING, POST, OUT, UNLOAD, UNLOADING, DONE };
 
-/* NONE: nothing is said, or all of it has been. */
+/* The header. NONE: there is none, or its exchange is over. */
 enum header { NONE, TO_POST, POSTED, CAME };
 
 struct staging_slot {
     enum state state;
     uint16_t turn;
-    uint64_t at; /* of its piece in the message */
+    uint64_t at; /* of the slot's piece in the message */
     uint64_t ticket;
 };
 
 struct gyre_staged_message {
-    struct gyre_staged_message *next; /* idle */
+    struct gyre_staged_message *next; /* of the idle ones */
     struct gyre_pinned pinned;
-    bool on_device; /* the message's memory is a device's: `pinned` one piece per slot */
-    uint64_t piece; /* bytes, of all but the last; as it is said */
+    bool on_device; /* the message's memory is a device's: `pinned` has one piece per slot */
+    uint64_t piece; /* bytes of every piece but the last */
     enum header header;
     uint32_t slots, done;
     struct staging_slot slot[SLOTS_MOST];
@@ -69,7 +70,7 @@ static void free_staged(const struct gyre_message_route *route,
     free(staged_message);
 }
 
-/* An idle one with so much memory, else any, else a fresh one. */
+/* Takes an idle struct with so much memory, else any idle one, else makes one. */
 static struct gyre_staged_message *take_staged(struct gyre_staged_pool *pool, uint64_t bytes)
 {
     struct gyre_staged_message **at = &pool->first;
@@ -85,7 +86,7 @@ static struct gyre_staged_message *take_staged(struct gyre_staged_pool *pool, ui
     return staged_message;
 }
 
-/* For all staging slots, of a device's memory. */
+/* Makes the pinned memory of all staging slots, for a device's memory. */
 static int make_slot_memory(const struct gyre_message_route *route,
                             struct gyre_staged_message *staged_message, uint64_t bytes,
                             struct gyre_trouble *trouble)
@@ -131,7 +132,7 @@ void gyre_staged_deinit(const struct gyre_message_route *route, struct gyre_stag
 
 /* -- what a message needs ---------------------------------------------------------------------- */
 
-/* Of a device's memory, at either end, as far as both know. */
+/* Whether the message is long and one of its ends, as far as both know, has a device. */
 static bool is_long(const struct gyre_message_route *route, const struct gyre_message *message)
 {
     uint32_t here = gyre_route_world(route, route->rank),
@@ -150,14 +151,14 @@ static bool is_on_device(const struct gyre_message_route *route, const struct gy
     return message->bytes && gyre_fold_queue_owns(route->fold_queue, message->data);
 }
 
-/* The link takes its bytes where they lie, or puts them there. */
+/* Whether the link takes the message's bytes from its memory, or puts them there. */
 static bool is_carried(const struct gyre_message_route *route, const struct gyre_message *message)
 {
     return gyre_link_carries(route->links, gyre_route_world(route, message->peer), message->data,
                              message->bytes, message->send);
 }
 
-/* Inside a node: the receiver, or its device, reads them where they lie. */
+/* Whether, inside a node, the receiver or its device reads the bytes in place. */
 static bool is_seen(const struct gyre_message_route *route, const struct gyre_message *message)
 {
     uint64_t offset;
@@ -193,7 +194,7 @@ static int lay_out_pieces(const struct gyre_message_route *route,
                      : 0;
 }
 
-/* Inside a node, and long: the receiver learns the rest from the header. */
+/* Lays out a long message inside a node: the receiver learns the rest from the header. */
 static int lay_out_near(const struct gyre_message_route *route,
                         struct gyre_staged_message *staged_message,
                         const struct gyre_message *message, struct gyre_trouble *trouble)
@@ -252,7 +253,7 @@ static uint8_t *caller_bytes(const struct copying *copying, const struct staging
     return (uint8_t *)copying->message->data + slot->at;
 }
 
-/* What the link is given. */
+/* The memory that the link gets. */
 static uint8_t *link_bytes(const struct copying *copying, const struct staging_slot *slot)
 {
     struct gyre_staged_message *staged_message = copying->staged_message;
@@ -275,7 +276,7 @@ static bool copy_slot(const struct copying *copying, struct staging_slot *slot)
     return true;
 }
 
-/* The staging slot's number is its message's lane. */
+/* Posts bytes. The staging slot's number is its message's lane. */
 static bool post_bytes(struct copying *copying, uint32_t number, uint16_t order, void *data,
                        uint64_t bytes)
 {
@@ -306,8 +307,8 @@ static bool post_slot(struct copying *copying, struct staging_slot *slot)
     return true;
 }
 
-/* The receiver's staging slots begin when it has come. What fails is this rank's affair, not its
- * link's. */
+/* Acts on a header: the receiver's staging slots begin once it has come. A failure here is this
+ * rank's, not its link's. */
 static bool heed_header(struct copying *copying)
 {
     const struct gyre_message_route *route = copying->route;
@@ -342,7 +343,7 @@ static bool run_header(struct copying *copying)
     return true;
 }
 
-/* Its piece is where it belongs. */
+/* Ends a piece: its bytes are in their place. */
 static void end_piece(struct gyre_staged_message *staged_message,
                       const struct gyre_message *message, struct staging_slot *slot)
 {
@@ -364,7 +365,7 @@ static void end_copy(const struct copying *copying, struct staging_slot *slot)
         end_piece(copying->staged_message, copying->message, slot);
 }
 
-/* False: it has to wait, or there is nothing to do. */
+/* Moves a slot on. False: it has to wait, or there is nothing to do. */
 static bool step(struct copying *copying, struct staging_slot *slot)
 {
     switch (slot->state) {

@@ -1,4 +1,4 @@
-/* Tokens of posts at the links: whose completion it is.
+/* Tokens of posts at the links: they tell whose completion one is.
  *
  *     [ communicator 16 | lane, or GYRE_TOKEN_MESSAGE 16 | the lane's own 32 ]
  *     [ communicator 16 |         GYRE_TOKEN_MESSAGE 16  | staging slot 8, message 24 ]

@@ -1,19 +1,19 @@
 /* The binder: from a schedule to passes over mapped memory.
  *
  * A schedule moves bytes hop by hop. Where all ranks can read and write each other's buffers, most
- * hops are not needed. What counts is in which INPUTs a part of OUTPUT begins, who folds the part,
- * and in which OUTPUTs the result ends.
+ * hops are not needed. Three facts of each part of OUTPUT matter: the INPUTs in which it begins,
+ * the rank that folds it, and the OUTPUTs in which the result ends.
  *
  *      rank 0   INPUT ──SEND──▶ SCRATCH ─┐
  *      rank 1   INPUT ───────────────────┴─REDUCE─▶ OUTPUT ──SEND──▶ OUTPUT   rank 0
  *
  *   becomes, on rank 1:  move { source 0.INPUT, 1.INPUT;  destination 1.OUTPUT, 0.OUTPUT }
  *
- * The binder plays the rounds of all n ranks and keeps, per rank, what its SCRATCH holds (a piece
- * of some rank's INPUT) and its acts, each with the place where its rank has the result; and of all
- * ranks together, which act uses which part of whose buffer. A step of any other kind (a partial
- * sum sent on, as in a ring; several blocks in one message) ends the attempt: the schedule then
- * runs as it is, over messages. Nothing here knows an algorithm by name.
+ * The binder plays the rounds of all n ranks. For each rank it keeps what the rank's SCRATCH holds
+ * (pieces of some rank's INPUT) and the rank's acts, each with the place where its rank has the
+ * result; for all ranks together it keeps which act uses which part of which buffer. A step of any
+ * other kind (a partial sum sent on, as in a ring; several blocks in one message) ends the attempt:
+ * the schedule then runs as it is, over messages. The binder knows no algorithm by name.
  *
  * bind_safety.c asks whether the moves may run in place, and bind_pack.c keeps what one rank needs.
  *
@@ -89,7 +89,7 @@ static bool deal(struct gyre_bind_game *game, uint64_t index)
 
 /* -- acts -------------------------------------------------------------------------------------- */
 
-/* Which part of which block `place` of `rank` is; false if it is not inside one. */
+/* Finds the part of the block at `place` of `rank`; false: the place is not inside one block. */
 static bool locate_block(const struct gyre_bind_game *game, uint32_t rank, struct gyre_place place,
                          uint64_t length, struct gyre_block_ref *ref)
 {
@@ -129,7 +129,7 @@ static bool add_act(struct gyre_bind_game *game, uint32_t by, uint64_t length,
     return true;
 }
 
-/* Another destination of an act that may be an earlier one. */
+/* Adds a destination to an act, which may be of an earlier round. */
 static bool add_destination(struct gyre_bind_game *game, uint32_t by, uint32_t act,
                             struct gyre_block_ref ref)
 {
@@ -141,7 +141,7 @@ static bool add_destination(struct gyre_bind_game *game, uint32_t by, uint32_t a
     return true;
 }
 
-/* The sender's copy of the same bytes to somebody else, or its number of acts. */
+/* Finds the sender's copy of the same bytes to another rank; none: the sender's number of acts. */
 static uint32_t find_copy(const struct gyre_bind_game *game, uint32_t by,
                           struct gyre_block_ref from, uint64_t length)
 {
@@ -154,7 +154,7 @@ static uint32_t find_copy(const struct gyre_bind_game *game, uint32_t by,
     return a;
 }
 
-/* INPUT of one rank to OUTPUT of `rank`, which may be the same. */
+/* Adds a copy from an INPUT to the OUTPUT of `rank`, of the same rank or of another. */
 static bool add_copy(struct gyre_bind_game *game, uint32_t rank, struct gyre_place at,
                      struct gyre_block_ref from, uint64_t length)
 {
@@ -181,7 +181,7 @@ static const struct gyre_step *matching_send(const struct gyre_round *round, uin
     return NULL;
 }
 
-/* SCRATCH that is written again holds no more what it held. */
+/* Remembers what SCRATCH holds; the former content of the written part is forgotten. */
 static bool remember_held(struct gyre_bind_game *game, uint32_t rank, uint64_t at, uint64_t length,
                           struct gyre_block_ref ref)
 {
@@ -206,7 +206,8 @@ static const struct gyre_bind_held *find_held(const struct gyre_bind_player *pla
     return NULL;
 }
 
-/* A result that the peer has finished: one more destination for the act that makes it. */
+/* Follows the RECV of a finished result: the act that makes the result gets one more
+ * destination. */
 static bool follow_result(struct gyre_bind_game *game, uint32_t rank, const struct gyre_step *step,
                           const struct gyre_step *send)
 {
@@ -222,7 +223,7 @@ static bool follow_result(struct gyre_bind_game *game, uint32_t rank, const stru
            add_destination(game, step->peer, a, to);
 }
 
-/* RECV: a piece of the peer's INPUT, or something that the peer has finished. */
+/* Follows a RECV: of a piece of the peer's INPUT, or of a result that the peer has finished. */
 static bool follow_recv(struct gyre_bind_game *game, uint32_t rank, const struct gyre_step *step)
 {
     const struct gyre_step *send = matching_send(&game->player[step->peer].round, rank);
@@ -249,7 +250,7 @@ static bool follow_source(struct gyre_bind_game *game, uint32_t rank, struct gyr
            add_use(game, rank, own, false);
 }
 
-/* On a rank without OUTPUT the result waits in SCRATCH until it is sent. */
+/* Follows a REDUCE. On a rank without OUTPUT the result waits in SCRATCH until it is sent. */
 static bool follow_reduce(struct gyre_bind_game *game, uint32_t rank, const struct gyre_step *step)
 {
     const struct gyre_bind_player *player = &game->player[rank];
@@ -287,7 +288,8 @@ static bool follow(struct gyre_bind_game *game, uint32_t rank, const struct gyre
     return false;
 }
 
-/* Receives first: what a peer sends in this round was finished in an earlier one. */
+/* Follows a round, receives first: what a peer sends in this round was finished in an earlier
+ * one. */
 static bool follow_round(struct gyre_bind_game *game)
 {
     for (int local = 0; local < 2; local++)
@@ -322,10 +324,13 @@ struct gyre_rank_moves *gyre_bind_rank_moves(const struct gyre_algorithm *algori
 {
     struct gyre_bind_game game;
     struct gyre_rank_moves *rank_moves = NULL;
+    *binding = (struct gyre_binding){0};
     if (slice->n > GYRE_PEERS_MAPPED_MAX)
         return NULL;
-    if (game_create(&game, algorithm, slice, copier) && play(&game) &&
-        (rank_moves = gyre_bind_pack(&game))) {
+    binding->lacks_memory = !game_create(&game, algorithm, slice, copier);
+    if (!binding->lacks_memory && play(&game)) {
+        rank_moves = gyre_bind_pack(&game);
+        binding->lacks_memory = !rank_moves;
         binding->stays_at_home = gyre_bind_stays_at_home(&game);
         binding->safe_in_place = gyre_bind_safe_in_place(&game);
     }

@@ -1,4 +1,4 @@
-/* The binder: from a schedule to what one rank does on memory that all ranks share. */
+/* The binder: from a schedule to the moves of one rank on memory that all ranks share. */
 #ifndef GYRE_COLLECTIVES_PLAN_BIND_H
 #define GYRE_COLLECTIVES_PLAN_BIND_H
 
@@ -6,8 +6,8 @@
 
 /* Some bytes of one rank's INPUT or OUTPUT: of block `block` (0 where the buffer is one block),
  * from byte `offset` of the slice's part of the block. In the rank's own memory the block begins
- * where the caller put it. In a stage or an inbox the slice's parts of all blocks stand close
- * together. */
+ * where the caller put it. In a stage or an inbox the slice's parts of all blocks lie side by
+ * side. */
 struct gyre_block_ref {
     uint32_t rank, block;
     uint64_t offset;
@@ -21,32 +21,33 @@ struct gyre_move {
     const struct gyre_block_ref *source, *destination;
 };
 
-/* What peers read of this rank's INPUT, or write of its OUTPUT. Nothing else goes through its stage
- * or inbox. */
+/* A part of this rank's INPUT that peers read, or of its OUTPUT that peers write. Only such parts
+ * go through its stage or inbox. */
 struct gyre_block_part {
     uint32_t block;
     uint64_t offset, length;
 };
 
-/* What one rank does for one slice on mapped memory; one piece of memory. */
+/* The moves of one rank for one slice on mapped memory; one piece of memory. */
 struct gyre_rank_moves {
     uint32_t moves, reads, writes;
     struct gyre_move *move;
     struct gyre_block_part *read, *written;
 };
 
-/* Who copies what goes unchanged from one rank's INPUT to another's OUTPUT. */
+/* The rank that copies bytes which go unchanged from one rank's INPUT to another's OUTPUT. */
 enum gyre_copier { GYRE_RECEIVER_COPIES, GYRE_SENDER_COPIES };
 
-/* What the binder found, the same on every rank. */
+/* Facts about a binding, the same on every rank. */
 struct gyre_binding {
     bool stays_at_home; /* every rank writes its own OUTPUT only */
-    bool safe_in_place; /* whoever runs in place: no INPUT is written while it may be read */
+    bool safe_in_place; /* whichever ranks run in place: no INPUT is written while it may be read */
+    bool lacks_memory;  /* of this rank alone: another binding would not be its peers' */
 };
 
-/* Follows the slice's bytes through all ranks' schedules and returns what this rank does on mapped
- * memory, to be given to free(). Blocks are taken as equally long. NULL: the schedule cannot be
- * bound, or memory is short. */
+/* Follows the slice's bytes through all ranks' schedules and returns this rank's moves on mapped
+ * memory, for free(). Blocks are taken as equally long. NULL: the schedule cannot be bound, or
+ * binding->lacks_memory. */
 struct gyre_rank_moves *gyre_bind_rank_moves(const struct gyre_algorithm *algorithm,
                                              const struct gyre_slice *slice,
                                              enum gyre_copier copier, struct gyre_binding *binding);

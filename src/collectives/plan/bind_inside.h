@@ -1,11 +1,11 @@
-/* The binder's inside, for bind.c, bind_safety.c and bind_pack.c only. */
+/* The inside of the binder, for bind.c, bind_safety.c and bind_pack.c only. */
 #ifndef GYRE_COLLECTIVES_PLAN_BIND_INSIDE_H
 #define GYRE_COLLECTIVES_PLAN_BIND_INSIDE_H
 
 #include "collectives/choose/limits.h"
 #include "collectives/plan/bind.h"
 
-/* SCRATCH [at, at + length) holds bytes of an INPUT. */
+/* Bytes of an INPUT in SCRATCH [at, at + length). */
 struct gyre_bind_held {
     uint64_t at, length;
     struct gyre_block_ref ref;
@@ -15,11 +15,11 @@ struct gyre_bind_held {
 struct gyre_bind_act {
     uint64_t length;
     uint32_t sources, destinations;
-    uint32_t first;           /* use of its first source; the others follow */
+    uint32_t first;           /* use of its first source; the other sources follow */
     struct gyre_place result; /* where its rank has the result; GYRE_INPUT: nowhere */
 };
 
-/* Act `act` of rank `by` reads or writes these bytes. */
+/* The bytes that act `act` of rank `by` reads or writes. */
 struct gyre_bind_use {
     struct gyre_block_ref ref;
     uint32_t by, act;
@@ -55,13 +55,13 @@ static inline bool gyre_bind_same_ref(struct gyre_block_ref a, struct gyre_block
     return a.rank == b.rank && a.block == b.block && a.offset == b.offset;
 }
 
-/* Every rank writes its own OUTPUT only. */
+/* Whether every rank writes its own OUTPUT only. */
 bool gyre_bind_stays_at_home(const struct gyre_bind_game *game);
 
-/* No rank's INPUT is written while somebody may read it, whoever runs in place. */
+/* Whether no rank's INPUT is written while another may read it, whichever ranks run in place. */
 bool gyre_bind_safe_in_place(const struct gyre_bind_game *game);
 
-/* What rank game->slice.rank does, in one piece of memory. NULL: none left. */
+/* The moves of rank game->slice.rank, in one piece of memory. NULL: no memory. */
 struct gyre_rank_moves *gyre_bind_pack(const struct gyre_bind_game *game);
 
 #endif

@@ -1,4 +1,5 @@
-/* What one rank keeps of a bound schedule: its own moves, and what others do with its buffers.
+/* Packs one rank's part of a bound schedule: its own moves, and the parts of its buffers that
+ * others use.
  *
  *     one piece of memory:   moves │ block references │ parts read │ parts written
  *
@@ -7,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* Adds to the parts, or to the one that it touches. Many peers may read the same. */
+/* Adds a part, or extends the one that it touches. Many peers may read the same bytes. */
 static uint32_t add_part(struct gyre_block_part *part, uint32_t parts, struct gyre_block_ref ref,
                          uint64_t length)
 {
@@ -24,7 +25,7 @@ static uint32_t add_part(struct gyre_block_part *part, uint32_t parts, struct gy
     return parts + 1;
 }
 
-/* What others do with this rank's buffer. */
+/* Collects the parts of this rank's buffer that others read or write. */
 static uint32_t collect_parts(const struct gyre_bind_game *game, bool writes,
                               struct gyre_block_part *part)
 {

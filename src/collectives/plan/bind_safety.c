@@ -1,21 +1,21 @@
-/* May a bound schedule run in place?
+/* Whether a bound schedule may run in place.
  *
  * Acts of different ranks run at different times, and every rank may run in place. So an act may
  * write a rank's OUTPUT only where no other act reads that rank's INPUT. Where one of the two is a
  * single block and the other has n, in place means that the one is block `rank` of the other:
  *
- *     OUTPUT of rank 1   [ block 0 │ block 1 │ block 2 ]   whoever writes blocks 0 and 2: fine
- *     its INPUT                    [  block  ]             read by 0 and 2: nobody may write here
+ *     OUTPUT of rank 1   [ block 0 │ block 1 │ block 2 ]   any rank may write blocks 0 and 2
+ *     its INPUT                    [  block  ]             0 and 2 read it: no rank may write here
  *
- * What one rank does by itself happens in order, and the schedule was proved for that.
+ * The moves of one rank run in order, and the schedule was proved for that.
  *
- * Tested by tests/unit/collectives/plan/plan_test.c. */
+ * Tested by tests/unit/collectives/plan/bind_safety_test.c. */
 #include "collectives/plan/bind_inside.h"
 
 #include <stdlib.h>
 
-/* The reference as it stands in the longer of its rank's two buffers when that rank runs in place.
- */
+/* The reference, moved into the longer of its rank's two buffers as for a rank that runs in
+ * place. */
 static struct gyre_block_ref in_place(const struct gyre_bind_game *game,
                                       const struct gyre_bind_use *use)
 {
@@ -33,7 +33,7 @@ static bool overlap(struct gyre_block_ref a, uint64_t a_length, struct gyre_bloc
            a.offset < b.offset + b_length && b.offset < a.offset + a_length;
 }
 
-/* In place, such a copy writes what is there already. */
+/* Whether a copy writes, in place, what is there already. */
 static bool copies_onto_itself(const struct gyre_bind_game *game,
                                const struct gyre_bind_use *writer)
 {
@@ -42,7 +42,7 @@ static bool copies_onto_itself(const struct gyre_bind_game *game,
            gyre_bind_same_ref(in_place(game, &game->use[act->first]), in_place(game, writer));
 }
 
-/* May the one be written while, or before, the other is read? */
+/* Whether the one may be written while, or before, the other is read. */
 static bool compatible(const struct gyre_bind_game *game, const struct gyre_bind_use *writer,
                        const struct gyre_bind_use *reader)
 {
@@ -55,8 +55,8 @@ static bool compatible(const struct gyre_bind_game *game, const struct gyre_bind
             (reader->act == writer->act && gyre_bind_same_ref(to, from)));
 }
 
-/* Uses that read, by whose INPUT it is: those of rank r are reader[begin[r]] … before
- * reader[begin[r + 1]]. */
+/* The uses that read, grouped by the rank whose INPUT they read: those of rank r are
+ * reader[begin[r]] … before reader[begin[r + 1]]. */
 struct readers {
     const struct gyre_bind_use **reader;
     uint32_t *begin;

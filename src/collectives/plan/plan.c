@@ -1,17 +1,17 @@
-/* Making a plan, once per shape: select, cut, bind, and give the plan its form.
+/* Makes a plan, once per shape: select, cut, bind, and give the plan its form.
  *
  *     plan.c           the entry
- *     question.c       selection: what the chooser is asked
+ *     question.c       selection: the question to the chooser
  *     bind.c           from a schedule to moves on mapped memory
- *     bind_safety.c    may the moves run in place?
- *     bind_pack.c      what one rank keeps of the moves
- *     shape.c          lengths and places that follow from what the caller asked for
+ *     bind_safety.c    whether the moves may run in place
+ *     bind_pack.c      one rank's part of the moves
+ *     shape.c          lengths and places that follow from a shape
  *     store_policy.c   how a PUSH stores
  *
  * Allocation is allowed here and nowhere later. */
 #include "collectives/plan/plan.h"
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/rng.h"
 #include "base/size.h"
 #include "collectives/plan/question.h"
@@ -62,7 +62,7 @@ struct gyre_extent gyre_extent_larger(struct gyre_extent a, struct gyre_extent b
                                 a.source_max > b.source_max ? a.source_max : b.source_max};
 }
 
-/* The extent that serves this rank in place and not. */
+/* The extent that serves this rank in place and out of place. */
 static struct gyre_extent extent_of(const struct gyre_plan *plan, struct gyre_slice slice)
 {
     struct gyre_extent apart = plan->algorithm->extent(&slice);
@@ -72,7 +72,8 @@ static struct gyre_extent extent_of(const struct gyre_plan *plan, struct gyre_sl
 
 /* -- binding ----------------------------------------------------------------------------------- */
 
-/* Binds a full and the last slice; *binding is what holds for both. False: one does not bind. */
+/* Binds a full slice and the last one; *binding holds for both. False: one does not bind, or this
+ * rank lacks the memory, and then the plan fails: its peers, who have it, take another form. */
 static bool bind_both(const struct gyre_plan *plan, const struct gyre_plan_options *options,
                       enum gyre_copier copier, struct gyre_rank_moves **full,
                       struct gyre_rank_moves **last, struct gyre_binding *binding)
@@ -82,6 +83,7 @@ static bool bind_both(const struct gyre_plan *plan, const struct gyre_plan_optio
     struct gyre_binding of_first, of_end;
     *full = gyre_bind_rank_moves(plan->algorithm, &first, copier, &of_first);
     *last = gyre_bind_rank_moves(plan->algorithm, &end, copier, &of_end);
+    binding->lacks_memory = of_first.lacks_memory || of_end.lacks_memory;
     if (*full && *last) {
         binding->stays_at_home = of_first.stays_at_home && of_end.stays_at_home;
         binding->safe_in_place = of_first.safe_in_place && of_end.safe_in_place;
@@ -93,15 +95,15 @@ static bool bind_both(const struct gyre_plan *plan, const struct gyre_plan_optio
     return false;
 }
 
-/* The longest INPUT of any rank: the root's, where only it has one. */
+/* The longest INPUT of any rank: the root's, where only the root has one. */
 static uint64_t longest_input(const struct gyre_shape *shape, uint32_t n)
 {
     uint64_t blocks = gyre_verb_scatters(shape->verb) ? n : 1;
     return blocks * shape->count * gyre_type_size(shape->type);
 }
 
-/* Binds both kinds of slice. Where all blocks end at one rank, that rank would copy alone: their
- * senders do it together. */
+/* Binds both kinds of slice. Where all blocks end at one rank, that rank would copy alone: the
+ * senders copy together. */
 static bool bind_moves(const struct gyre_plan *plan, const struct gyre_plan_options *options,
                        bool to_one, struct gyre_plan_push *push, struct gyre_binding *binding)
 {
@@ -109,7 +111,7 @@ static bool bind_moves(const struct gyre_plan *plan, const struct gyre_plan_opti
     *push = (struct gyre_plan_push){.copier = GYRE_SENDER_COPIES};
     if (to_one)
         bound = bind_both(plan, options, push->copier, &push->full, &push->last, binding);
-    if (!bound) {
+    if (!bound && !(to_one && binding->lacks_memory)) {
         push->copier = GYRE_RECEIVER_COPIES;
         bound = bind_both(plan, options, push->copier, &push->full, &push->last, binding);
     }
@@ -118,24 +120,28 @@ static bool bind_moves(const struct gyre_plan *plan, const struct gyre_plan_opti
     return bound;
 }
 
-/* An all-gather reads each INPUT once if its rank writes it into all OUTPUTs, which pays where all
- * of them can be mapped: else what is written goes through inboxes, and is copied twice. */
-static void bind_spread(struct gyre_plan *plan, const struct gyre_plan_options *options)
+/* Binds the spread of an all-gather: each INPUT is read once if its rank writes it into all
+ * OUTPUTs. This pays where all OUTPUTs can be mapped; else written blocks go through inboxes, and
+ * are copied twice. */
+static int bind_spread(struct gyre_plan *plan, const struct gyre_plan_options *options)
 {
     struct gyre_plan_push *push = &plan->push;
     struct gyre_binding binding;
-    if (plan->shape.verb == GYRE_VERB_ALL_GATHER &&
-        bind_both(plan, options, GYRE_SENDER_COPIES, &push->spread_full, &push->spread_last,
-                  &binding) &&
-        !binding.safe_in_place) {
+    if (plan->shape.verb != GYRE_VERB_ALL_GATHER)
+        return 0;
+    if (!bind_both(plan, options, GYRE_SENDER_COPIES, &push->spread_full, &push->spread_last,
+                   &binding))
+        return binding.lacks_memory ? -ENOMEM : 0;
+    if (!binding.safe_in_place) {
         free(push->spread_full);
         free(push->spread_last);
         push->spread_full = push->spread_last = NULL;
     }
+    return 0;
 }
 
-/* May what peers write of a slice take the place of what they read? Each is one block then, and a
- * slot is like a buffer of a rank that runs in place. */
+/* Whether the blocks that peers write of a slice may take the place of the blocks that they read.
+ * Each is one block then, and a slot is like a buffer of a rank that runs in place. */
 static bool can_stage_in_inbox(const struct gyre_plan *plan, const struct gyre_binding *binding)
 {
     return binding->safe_in_place && gyre_verb_reduces(plan->shape.verb) &&
@@ -165,8 +171,8 @@ static void form_exchange(struct gyre_plan *plan, const struct gyre_plan_options
     free(bound->last);
 }
 
-static void form_push(struct gyre_plan *plan, const struct gyre_plan_options *options,
-                      const struct gyre_plan_push *bound, const struct gyre_binding *binding)
+static int form_push(struct gyre_plan *plan, const struct gyre_plan_options *options,
+                     const struct gyre_plan_push *bound, const struct gyre_binding *binding)
 {
     struct gyre_plan_push *push = &plan->push;
     plan->form = GYRE_FORM_PUSH;
@@ -174,28 +180,31 @@ static void form_push(struct gyre_plan *plan, const struct gyre_plan_options *op
     push->stage_in_place = !binding->safe_in_place;
     push->stage_in_inbox = can_stage_in_inbox(plan, binding);
     if (!plan->stream && !plan->shape.fold)
-        push->store_policy = calloc(1, sizeof(*push->store_policy)); /* or do without */
-    bind_spread(plan, options);
+        push->store_policy = calloc(1, sizeof(*push->store_policy)); /* NULL: without a policy */
+    return bind_spread(plan, options);
 }
 
-static void choose_form(struct gyre_plan *plan, const struct gyre_plan_options *options,
-                        uint32_t lanes)
+static int choose_form(struct gyre_plan *plan, const struct gyre_plan_options *options,
+                       uint32_t lanes)
 {
     struct gyre_plan_push bound;
-    struct gyre_binding binding;
+    struct gyre_binding binding = {0};
     bool small = plan->slices == 1 && longest_input(&plan->shape, options->n) <= GYRE_EXCHANGE_MAX;
     bool to_one = !small && plan->shape.verb == GYRE_VERB_GATHER;
     if (!options->mapped || !bind_moves(plan, options, to_one, &bound, &binding)) {
+        if (binding.lacks_memory)
+            return -ENOMEM;
         form_steps(plan, options, lanes);
     } else if (small && binding.stays_at_home) {
         form_exchange(plan, options, &bound);
     } else if (binding.safe_in_place || binding.stays_at_home) {
-        form_push(plan, options, &bound, &binding);
+        return form_push(plan, options, &bound, &binding);
     } else {
         free(bound.full);
         free(bound.last);
         form_steps(plan, options, lanes);
     }
+    return 0;
 }
 
 static uint64_t fingerprint(const struct gyre_plan *plan, uint32_t n)
@@ -206,7 +215,7 @@ static uint64_t fingerprint(const struct gyre_plan *plan, uint32_t n)
     return gyre_mix64(gyre_mix64(value) ^ plan->slice_count ^ ((uint64_t)plan->form << 60));
 }
 
-/* Of all buffers of all ranks. */
+/* The bytes of all buffers of all ranks. */
 static uint64_t shape_all_bytes(const struct gyre_shape *shape, uint32_t n)
 {
     uint64_t bytes = 0;
@@ -215,7 +224,7 @@ static uint64_t shape_all_bytes(const struct gyre_shape *shape, uint32_t n)
     return bytes;
 }
 
-/* The caller's tables of unequal blocks end with its call. */
+/* Copies the caller's tables of unequal blocks, which end with its call. */
 static int copy_blocks(struct gyre_plan *plan, uint32_t n, struct gyre_trouble *trouble)
 {
     const struct gyre_shape given = plan->shape;
@@ -240,16 +249,17 @@ static enum gyre_signature_verb told_verb(const struct gyre_shape *shape)
                                : (enum gyre_signature_verb)shape->verb;
 }
 
-/* A scaled sum and a function may have one number on two ranks, and are not the same. */
+/* The reduction's number for messages. A scaled sum and a function may have one number on two
+ * ranks, and are not the same. */
 static uint32_t told_op(const struct gyre_shape *shape)
 {
     bool scaled = shape->fold && !shape->in_order;
     return shape->op + (scaled ? GYRE_SIGNATURE_SCALED - GYRE_SIGNATURE_FUNCTION : 0);
 }
 
-/* What the choice of an algorithm decides, and what follows from the shape. */
-static void settle_plan(struct gyre_plan *plan, const struct gyre_plan_options *options,
-                        const struct gyre_choice *choice)
+/* Fills in the fields that follow from the choice of an algorithm and from the shape. */
+static int settle_plan(struct gyre_plan *plan, const struct gyre_plan_options *options,
+                       const struct gyre_choice *choice)
 {
     const struct gyre_shape *shape = &plan->shape;
     const struct gyre_reduce_table *table =
@@ -257,7 +267,7 @@ static void settle_plan(struct gyre_plan *plan, const struct gyre_plan_options *
     plan->algorithm = choice->algorithm;
     plan->small = choice->small;
     plan->fold = shape->fold ? shape->fold : table->fold[shape->type][shape->op];
-    plan->copy = table->fold[GYRE_U8][GYRE_MAX]; /* the most of one byte is that byte */
+    plan->copy = table->fold[GYRE_U8][GYRE_MAX]; /* the maximum of one byte is that byte */
     plan->divisor = gyre_verb_reduces(shape->verb) && shape->op == GYRE_AVG ? options->n : 0;
     plan->stream = shape_all_bytes(shape, options->n) > gyre_cpu_cache_bytes();
     plan->signature =
@@ -267,8 +277,9 @@ static void settle_plan(struct gyre_plan *plan, const struct gyre_plan_options *
     plan->output_bytes = gyre_shape_output_bytes(shape, options->n, options->rank);
     plan->in_place = gyre_shape_distance(shape, options->rank);
     cut(plan, choice->slice_bytes);
-    choose_form(plan, options, choice->lanes);
+    int status = choose_form(plan, options, choice->lanes);
     plan->fingerprint = fingerprint(plan, options->n);
+    return status;
 }
 
 int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_options *options,
@@ -286,11 +297,12 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
     question.blocks = plan->blocks;
     if (!status)
         status = gyre_select(&question, options, &choice, trouble);
+    if (!status && (status = settle_plan(plan, options, &choice)))
+        gyre_trouble_set(trouble, status, "no memory to bind a plan of %u ranks", options->n);
     if (status) {
         gyre_plan_destroy(plan);
         return status;
     }
-    settle_plan(plan, options, &choice);
     *out = plan;
     return 0;
 }

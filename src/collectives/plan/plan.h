@@ -1,18 +1,18 @@
-/* A plan is an operation prepared: which algorithm, how it is cut, and the form in which the engine
- * will run it.
+/* A plan is an operation prepared: its algorithm, its cut, and the form in which the engine will
+ * run it.
  *
  * A plan depends only on what is equal on all ranks (operation, count, type, reduction, root,
  * algorithm, cut): never on addresses, alignment, kind of memory or in-place. So every rank makes
- * the same plan without asking anybody, and a plan is made once and then found again.
+ * the same plan without a message, and a plan is made once and then found again.
  *
  *   STEPS      rounds over message links, in lanes
- *   EXCHANGE   up to 4 KiB on mapped memory: inputs travel in the entry lines, everybody folds
+ *   EXCHANGE   up to 4 KiB on mapped memory: inputs travel in the entry lines, every rank folds
  *   PUSH       larger, on mapped memory: one pass from n sources to m destinations, in place
  *   BLOCKS     an all_to_all_v: one message to every rank and one from it, each of its own length
  *
- * EXCHANGE and PUSH are what the binder makes of a schedule when all ranks share memory: it follows
- * each byte from the INPUT where it starts to the OUTPUTs where it ends, and keeps only the folds.
- * A plan of form BLOCKS has no schedule; who sends the messages makes it. */
+ * The binder makes EXCHANGE and PUSH of a schedule when all ranks share memory: it follows each
+ * byte from the INPUT where it starts to the OUTPUTs where it ends, and keeps only the folds. A
+ * plan of form BLOCKS has no schedule; comm/all_to_all_v.c, which sends the messages, makes it. */
 #ifndef GYRE_COLLECTIVES_PLAN_PLAN_H
 #define GYRE_COLLECTIVES_PLAN_PLAN_H
 
@@ -33,19 +33,20 @@ struct gyre_plan_steps {
 struct gyre_plan_exchange {
     struct gyre_rank_moves *moves;
     uint64_t line_bytes;      /* the longest INPUT of any rank */
-    uint64_t published_bytes; /* of this rank's, 0 if nobody folds it */
+    uint64_t published_bytes; /* of this rank's; 0: no rank folds it */
 };
 
 struct gyre_plan_push {
-    enum gyre_copier copier;             /* in the next two, and in `whole` */
+    enum gyre_copier copier;             /* of the moves in the next two, and in `whole` */
     struct gyre_rank_moves *full, *last; /* of a full and of the last slice */
-    /* The same done by the senders of copies, which is better where peers can map every OUTPUT. */
+    /* The same moves made by the senders of copies: better where peers can map every OUTPUT. */
     struct gyre_rank_moves *spread_full, *spread_last;
     struct gyre_rank_moves *whole;          /* in one slice, for devices; NULL: not asked for */
     struct gyre_store_policy *store_policy; /* NULL: as the plan's `stream` says */
-    bool read_by_peers, written_by_peers;   /* this rank's INPUT, its OUTPUT */
+    bool read_by_peers, written_by_peers;   /* of this rank's INPUT; of its OUTPUT */
     bool stage_in_place; /* a rank that runs in place shows its INPUT through its stage */
-    bool stage_in_inbox; /* what peers write takes the place of what they read of a stage */
+    /* The blocks that peers write take the place of those that they read of a stage. */
+    bool stage_in_inbox;
 };
 
 struct gyre_plan {
@@ -55,23 +56,23 @@ struct gyre_plan {
     uint64_t fingerprint; /* of the shape and the plan; the sequence is mixed in per operation */
     uint64_t signature;   /* the shape packed for messages */
 
-    struct gyre_blocks blocks; /* unequal ones of OUTPUT, with `at` filled in; NULL: equal */
+    struct gyre_blocks blocks; /* unequal blocks of OUTPUT, with `at` filled in; NULL: equal */
     uint32_t element;
-    uint64_t slices;                  /* the operation is cut into this many */
+    uint64_t slices;                  /* into which the operation is cut */
     uint64_t slice_count;             /* elements of every slice but the last */
     uint64_t small;                   /* as in struct gyre_slice */
     const struct gyre_layout *layout; /* the communicator's; NULL: all on one node */
 
     gyre_fold fold;
-    gyre_fold copy;   /* of bytes, from one source, whatever their alignment */
+    gyre_fold copy;   /* of bytes, from one source, of any alignment */
     uint32_t divisor; /* of an average, 0 otherwise */
     bool stream;      /* all buffers together are larger than the cache */
 
     uint64_t input_bytes, output_bytes; /* of this rank's buffers */
     uintptr_t in_place;                 /* gyre_shape_distance() */
-    uint64_t used;                      /* when, for the cache */
+    uint64_t used;                      /* time of the last use, for the cache */
 
-    union { /* by form; BLOCKS has nothing of its own */
+    union { /* by form; BLOCKS has no fields */
         struct gyre_plan_steps steps;
         struct gyre_plan_exchange exchange;
         struct gyre_plan_push push;
@@ -83,7 +84,7 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
                      struct gyre_plan **plan, struct gyre_trouble *trouble);
 void gyre_plan_destroy(struct gyre_plan *plan);
 
-/* The extent of storage that serves both. */
+/* The extent whose storage serves both. */
 struct gyre_extent gyre_extent_larger(struct gyre_extent a, struct gyre_extent b);
 
 /* Binds a PUSH in one slice, once. False: the schedule does not allow one slice. */
@@ -92,7 +93,7 @@ bool gyre_plan_bind_whole(struct gyre_plan *plan, uint32_t n, uint32_t rank);
 /* Elements of slice `index`. */
 uint64_t gyre_plan_slice_count(const struct gyre_plan *plan, uint64_t index);
 
-/* Slice `index` as an algorithm sees it. */
+/* Slice `index` for an algorithm. */
 struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint32_t rank,
                                   uint64_t index);
 
@@ -102,13 +103,13 @@ static inline uint64_t gyre_plan_block_at(const struct gyre_plan *plan, uint32_t
     return (plan->blocks.at ? plan->blocks.at[block] : block * plan->shape.count) * plan->element;
 }
 
-/* Elements in so many bytes; every type's size is a power of two. */
+/* The number of elements in so many bytes; every type's size is a power of two. */
 static inline uint64_t gyre_plan_elements(const struct gyre_plan *plan, uint64_t bytes)
 {
     return bytes >> __builtin_ctz(plan->element);
 }
 
-/* May an operation of this shape have these buffers? */
+/* Whether an operation of this shape may have these buffers. */
 static inline bool gyre_plan_takes(const struct gyre_plan *plan, const void *input,
                                    const void *output)
 {

@@ -1,5 +1,5 @@
-/* Selection: puts what the communicator is and what the user wants as a question to
- * collectives/choose/choose.c.
+/* Selection: asks collectives/choose/choose.c, with the communicator's properties and the user's
+ * preferences.
  *
  * Tested by tests/unit/collectives/plan/plan_test.c. */
 #include "collectives/plan/question.h"
@@ -46,6 +46,6 @@ int gyre_select_priced(const struct gyre_shape *shape, const struct gyre_plan_op
                        struct gyre_choice *choice, struct gyre_trouble *trouble)
 {
     struct gyre_question question = question_of(shape, options);
-    struct gyre_choice second; /* asking for it makes the chooser compute */
+    struct gyre_choice second; /* asked for, so that the chooser computes prices */
     return gyre_choose(&question, choice, &second, trouble);
 }

@@ -1,6 +1,5 @@
-/* Selection: which algorithm an operation of this communicator gets, and how the operation is cut.
- * A pure function of what is equal on all ranks; collectives/choose/choose.h does the arithmetic.
- */
+/* Selection: the algorithm of an operation of this communicator, and its cut. A pure function of
+ * what is equal on all ranks; collectives/choose/choose.h does the arithmetic. */
 #ifndef GYRE_COLLECTIVES_PLAN_QUESTION_H
 #define GYRE_COLLECTIVES_PLAN_QUESTION_H
 
@@ -8,7 +7,7 @@
 #include "collectives/choose/preference.h"
 #include "collectives/plan/shape.h"
 
-/* How the caller wants operations cut and served; equal on all ranks. */
+/* The communicator's properties and the caller's settings for plans; equal on all ranks. */
 struct gyre_plan_options {
     uint32_t n, rank;
     bool mapped;                              /* every pair of ranks shares memory */
@@ -20,12 +19,12 @@ struct gyre_plan_options {
     uint32_t lanes;                           /* 0: select */
 };
 
-/* Chooses for a shape; the places of its unequal blocks are filled in. GYRE_INVALID with the story:
- * no algorithm, or not the one that was asked for, builds the operation; -ENOMEM. */
+/* Chooses for a shape whose unequal blocks have their places filled in. GYRE_INVALID with the
+ * story: no algorithm, or not the caller's, builds the operation; -ENOMEM. */
 int gyre_select(const struct gyre_shape *shape, const struct gyre_plan_options *options,
                 struct gyre_choice *choice, struct gyre_trouble *trouble);
 
-/* Chooses, and computes choice->cost_ps always, on mapped memory too. */
+/* Chooses, and always computes choice->cost_ps, on mapped memory too. */
 int gyre_select_priced(const struct gyre_shape *shape, const struct gyre_plan_options *options,
                        struct gyre_choice *choice, struct gyre_trouble *trouble);
 

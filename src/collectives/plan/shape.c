@@ -66,7 +66,7 @@ uint64_t gyre_shape_input_bytes(const struct gyre_shape *shape, uint32_t n, uint
                  blocks && shape->blocks.count ? shape->blocks.count[rank] : blocks * shape->count);
 }
 
-/* Up to the end of the last unequal block. */
+/* The end of the last unequal block. */
 static uint64_t end_of_blocks(const struct gyre_shape *shape, uint32_t n)
 {
     uint64_t end = 0, at = 0;
@@ -85,7 +85,7 @@ uint64_t gyre_shape_output_bytes(const struct gyre_shape *shape, uint32_t n, uin
                  blocks && shape->blocks.count ? end_of_blocks(shape, n) : blocks * shape->count);
 }
 
-/* Mostly they stand in order, and that is seen at a glance. */
+/* Whether blocks overlap. Mostly blocks stand in order, which is seen at a glance. */
 bool gyre_blocks_overlap(const struct gyre_blocks *blocks, uint32_t n)
 {
     const uint64_t *at = blocks->at, *count = blocks->count;

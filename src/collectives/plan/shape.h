@@ -1,5 +1,5 @@
-/* A shape is what the caller asked for, without addresses. All ranks have equal shapes, so a shape
- * is the key of a plan, and says how long INPUT and OUTPUT are and what in place means. */
+/* A shape is a caller's request without addresses. All ranks have equal shapes, so a shape is the
+ * key of a plan. It says how long INPUT and OUTPUT are and what in place means. */
 #ifndef GYRE_COLLECTIVES_PLAN_SHAPE_H
 #define GYRE_COLLECTIVES_PLAN_SHAPE_H
 
@@ -14,19 +14,20 @@ struct gyre_shape {
     enum gyre_type type;
     enum gyre_op op; /* GYRE_SUM where nothing is reduced */
     uint32_t root;
-    uint64_t count; /* elements of one block; of the largest, where they differ */
+    uint64_t count; /* elements of one block; of the largest, where blocks differ */
     /* all_gather_v: unequal blocks of OUTPUT; `at` NULL: one after the other. The tables are the
      * caller's or the plan's. */
     struct gyre_blocks blocks;
-    bool barrier;        /* an all-reduce that nobody reads */
-    bool in_order;       /* only the left fold over ranks 0 … n-1 will do */
-    uint32_t calls;      /* of a group that go as this one; 0: it is a call of its own */
-    uint64_t pattern;    /* what else must be equal of these calls on all ranks */
+    bool barrier;        /* an all-reduce whose result no rank reads */
+    bool in_order;       /* only the left fold over ranks 0 … n-1 is allowed */
+    uint32_t calls;      /* of a group that travel as this operation; 0: a single call */
+    uint64_t pattern;    /* a hash of all else that must be equal on all ranks for these calls */
     gyre_fold fold;      /* of a reduction that the caller made; NULL: the kernels' own */
     const void *context; /* of `fold` */
 };
 
-/* Do kernels sum in a wider type than the element's, so that a partial sum would be rounded? */
+/* Whether kernels sum in a wider type than the element's, so that a partial sum would be
+ * rounded. */
 bool gyre_shape_rounds_partials(const struct gyre_shape *shape);
 
 bool gyre_blocks_same(const struct gyre_blocks *a, const struct gyre_blocks *b, uint32_t n);
@@ -45,15 +46,15 @@ uint64_t gyre_shape_hash(const struct gyre_shape *shape, uint32_t n);
 /* First element of an unequal block. */
 uint64_t gyre_shape_block_at(const struct gyre_shape *shape, uint32_t block);
 
-/* Do two of n unequal blocks overlap? No block ends beyond memory. */
+/* Whether two of n unequal blocks overlap. No block ends beyond memory. */
 bool gyre_blocks_overlap(const struct gyre_blocks *blocks, uint32_t n);
 
-/* Bytes of rank's buffers; 0 where it has none. */
+/* The bytes of a rank's buffers; 0: the rank has none. */
 uint64_t gyre_shape_input_bytes(const struct gyre_shape *shape, uint32_t n, uint32_t rank);
 uint64_t gyre_shape_output_bytes(const struct gyre_shape *shape, uint32_t n, uint32_t rank);
 
-/* Bytes from the beginning of the longer buffer to where the other begins in place; 0 where both
- * are equally long. */
+/* Bytes from the beginning of the longer buffer to the beginning of the other in place; 0 where
+ * both are equally long. */
 uint64_t gyre_shape_displacement(const struct gyre_shape *shape, uint32_t rank);
 
 /* Bytes from INPUT to OUTPUT where a rank that has both runs in place, modulo 2⁶⁴. */
@@ -65,7 +66,7 @@ static inline bool gyre_buffers_overlap(uintptr_t in, uint64_t in_bytes, uintptr
     return in_bytes && out_bytes && in < out + out_bytes && out < in + in_bytes;
 }
 
-/* Do this rank's buffers stand to each other as in place means for the verb? */
+/* Whether this rank's buffers stand to each other as in place means for the verb. */
 bool gyre_shape_in_place(const struct gyre_shape *shape, uint32_t rank, const void *input,
                          const void *output);
 

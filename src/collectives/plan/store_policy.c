@@ -1,14 +1,14 @@
-/* Which way pieces are stored, by the least time that each way took lately. Tested by
+/* Chooses the way to store pieces, by the least time that each way took lately. Tested by
  * tests/unit/collectives/plan/store_policy_test.c. */
 #include "collectives/plan/store_policy.h"
 
-#define FIRST_TRY  8u   /* pieces: all before are timed, for the first ones find cold memory */
-#define TRY_EVERY  512u /* in the end; what goes to memory is cold for the next piece too */
+#define FIRST_TRY  8u   /* pieces: the earlier ones are timed too, but find cold memory */
+#define TRY_EVERY  512u /* in the end; a piece stored to memory is cold for the next one too */
 #define TIME_EVERY 8u
-#define RISES_BY   8u /* an eighth, for a sample however long */
-#define BETTER_BY  8u /* so much faster the other way must be, or the two would take turns */
+#define RISES_BY   8u /* an eighth, for a sample of any length */
+#define BETTER_BY  8u /* the other way must be this much faster, or the two would take turns */
 
-/* Is this piece stored the other way? Pieces 8, 16, 32 … 512, 1024, 1536 … are. */
+/* Whether this piece is stored the other way: pieces 8, 16, 32 … 512, 1024, 1536 … are. */
 static bool is_try(uint64_t piece)
 {
     return piece < TRY_EVERY ? piece >= FIRST_TRY && (piece & (piece - 1)) == 0

@@ -1,34 +1,35 @@
-/* Plain stores, or stores around the cache?
+/* Chooses between plain stores and stores around the cache.
  *
  * Out of place a fold overwrites lines that another core had last. A plain store fetches a line
  * first, which is cheap from a cache that both cores share, and dear from another cache or another
  * socket. A store around the cache fetches nothing, but goes to memory. No size tells which is
- * faster: on one virtual machine 1 MiB of two ranks took 21 µs with plain stores and 50 around,
- * and an hour later, on other cores of its host, 84 and 50. So now and then a piece is stored the
- * other way, and the clock decides. The sums have the same bits, and every rank decides for itself.
+ * faster: on one virtual machine 1 MiB of two ranks took 21 µs with plain stores and 50 around, and
+ * an hour later, on other cores of its host, 84 and 50. So now and then a piece is stored the other
+ * way, and the clock decides. The sums have the same bits, and every rank decides for itself.
  *
- * The cost of a way is the least time that pieces took lately. A sample that was too long (somebody
- * else had the core) raises the cost by an eighth at most. */
+ * The cost of a way is the least time that pieces took lately. A sample that was too long (another
+ * process had the core) raises the cost by an eighth at most. */
 #ifndef GYRE_COLLECTIVES_PLAN_STORE_POLICY_H
 #define GYRE_COLLECTIVES_PLAN_STORE_POLICY_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GYRE_STORE_POLICY_LEAST                                                                    \
-    (UINT64_C(16) << 10) /* bytes; of shorter pieces the clock says little */
+/* In bytes. The clock says little about shorter pieces. */
+#define GYRE_STORE_POLICY_LEAST (UINT64_C(16) << 10)
 
 struct gyre_store_policy {
     uint64_t pieces;
     uint64_t cost[2]; /* ps for a KiB, plain and around; 0: never tried */
-    bool nontemporal; /* is faster */
+    bool nontemporal; /* the faster way */
 };
 
 struct gyre_store_choice {
     bool nontemporal, timed;
 };
 
-/* How the next piece is stored, and whether gyre_store_policy_took() is told how long that was. */
+/* Chooses how the next piece is stored. `timed`: gyre_store_policy_took() is then told how long the
+ * piece took. */
 struct gyre_store_choice gyre_store_policy_next(struct gyre_store_policy *store_policy);
 void gyre_store_policy_took(struct gyre_store_policy *store_policy, bool nontemporal,
                             uint64_t bytes, uint64_t ns);

@@ -1,6 +1,6 @@
 /* The proof, round by round.
  *
- *     each round   build   the steps of every rank      does it fit what the extent promised?
+ *     each round   build   the steps of every rank      do they fit the promised extent?
  *                  form    each step alone              in bounds? whole elements? right buffer?
  *                  match   a message with its other     of equal length, in the same round?
  *                  apart   the steps of a rank          written twice? written and read?
@@ -9,17 +9,17 @@
  *
  * Why matching within the round excludes deadlock. Take the ranks that are in the lowest round k.
  * Each waits only for messages of round k. Its partner is in round k too and has posted its half,
- * or is beyond k and so has finished that half. So all of them finish round k. Channels may be
- * first in, first out: there is one message per pair, direction and round, and both ends name them
- * in the order of the rounds.
+ * or is beyond k and has finished that half. So all ranks finish round k. Channels may be first in,
+ * first out: there is one message per pair, direction and round, and both ends name messages in the
+ * order of the rounds.
  *
- * Why one run proves every choice of in-place. Only OUTPUT differs: where INPUT and OUTPUT are one
+ * Why one run proves every choice of in-place. Only OUTPUT differs. Where INPUT and OUTPUT are one
  * memory, say INPUT + x is OUTPUT + x + d, writing OUTPUT + x + d destroys INPUT + x. So INPUT + x
  * may be read only while that OUTPUT is unwritten or a copy of that very INPUT, and within a round
  * INPUT and OUTPUT count as one buffer. Then a rank reads the same values either way, its messages
- * are the same, and no other rank can tell which it chose. An all-to-all that gives away what it
- * overwrites cannot keep this rule: it is told whether its rank works in place, is checked as told,
- * and must promise the same extent and send the same either way. */
+ * are the same, and no other rank can tell its choice. An all-to-all that sends what it overwrites
+ * cannot keep this rule. Its slice says whether its rank works in place; the schedule is checked
+ * for that choice, and must promise the same extent and send the same bytes for both. */
 #include "collectives/prove/check.h"
 
 #include "collectives/algorithms/table.h"
@@ -66,7 +66,8 @@ static int check_round(struct gyre_checker *c)
 
 /* -- set up and take down ---------------------------------------------------------------------- */
 
-/* Only who has both buffers can work in place; an all-to-all says whether it does. */
+/* Whether the rank's buffers may be one memory: the rank has both, and an all-to-all works in
+ * place. */
 static bool may_alias(const struct gyre_slice *s)
 {
     return gyre_slice_blocks(s, GYRE_INPUT) > 0 && gyre_slice_blocks(s, GYRE_OUTPUT) > 0 &&
@@ -129,7 +130,7 @@ static void deinit(struct gyre_checker *c)
 
 /* -- the question ------------------------------------------------------------------------------ */
 
-/* Blocks of equal length lie apart, and offsets fit 64 bits. */
+/* Whether blocks of equal length lie apart, and offsets fit 64 bits. */
 static bool is_sound(const struct gyre_slice *s)
 {
     uint64_t bytes;
@@ -156,7 +157,7 @@ static int check_question(const struct gyre_algorithm *algorithm, const struct g
     return 0;
 }
 
-/* All-to-all: what rank i has for rank j is as long as what j wants of i. */
+/* Checks the blocks of an all-to-all: rank i's block for rank j is as long as j's block from i. */
 static int check_tables(const struct gyre_slice *of_rank, struct gyre_trouble *trouble)
 {
     uint32_t n = of_rank->n;
@@ -175,7 +176,7 @@ static int check_tables(const struct gyre_slice *of_rank, struct gyre_trouble *t
 /* -- the proof ----------------------------------------------------------------------------------
  */
 
-/* A plan does not know who will work in place. */
+/* Whether the extent depends on in_place, which a plan does not know. */
 static bool told_by_in_place(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
 {
     struct gyre_extent one = algorithm->extent(&slice);

@@ -1,12 +1,12 @@
-/* What a schedule comes to: the OUTPUT of every rank, the SCRATCH used and the bytes sent.
+/* Checks the results of a schedule: the OUTPUT of every rank, the SCRATCH used and the bytes sent.
  *
- * Bytes are known by their origin, their offset in the INPUT of the rank they come from. So block i
- * of rank r's OUTPUT has to be
+ * Bytes are known by their origin, their offset in the INPUT of the rank from which they come. So
+ * block i of rank r's OUTPUT has to be
  *
  *                        of rank       from offset
  *     all_reduce         all, summed   0
  *     reduce             all, summed   0
- *     reduce_scatter     all, summed   of block r in anybody's INPUT
+ *     reduce_scatter     all, summed   of block r in any rank's INPUT
  *     broadcast          root          0
  *     scatter            root          of block r in the root's INPUT
  *     all_gather         i             0
@@ -53,8 +53,8 @@ static int check_value(const struct gyre_checker *c, const struct gyre_actor *a,
     return 0;
 }
 
-/* Is this stretch of an all-reduce bracketed as on rank 0? Values are interned, so one comparison
- * says it. */
+/* Checks that this stretch of an all-reduce is bracketed as on rank 0. Values are interned, so one
+ * comparison is enough. */
 static int check_bracketing(const struct gyre_checker *c, const struct gyre_actor *a,
                             const struct gyre_stretch *stretch)
 {
@@ -115,7 +115,8 @@ static int check_sent(const struct gyre_checker *c, const struct gyre_actor *a)
                                 (unsigned long long)a->sent, (unsigned long long)formula);
 }
 
-/* An all-to-all may need less where somebody does not work in place. */
+/* Checks the scratch of the fullest rank. An all-to-all may need less where some rank does not work
+ * in place. */
 static int check_scratch(const struct gyre_checker *c)
 {
     uint64_t used = 0, promised = 0;

@@ -1,10 +1,10 @@
-/* What a round may look like: each step alone, each message against its other end, and the steps of
+/* Checks the form of a round: each step alone, each message against its other end, and the steps of
  * a rank against each other.
  *
- * For the last, INPUT and OUTPUT count as one buffer, laid over each other as in place, the worse
- * of the two cases. Steps share no byte that one of them writes, with two exceptions that are
- * harmless in place too: a REDUCE or COPY may land exactly on its own source, and a COPY from INPUT
- * to the same place of OUTPUT does nothing in place, so others may read that INPUT meanwhile.
+ * Against each other, INPUT and OUTPUT count as one buffer, laid over each other as in place: the
+ * worse of the two cases. Steps share no byte that one of them writes, with two exceptions that are
+ * harmless in place too. A REDUCE or COPY may land exactly on its own source. A COPY from INPUT to
+ * the same place of OUTPUT does nothing in place, so other steps may read that INPUT meanwhile.
  *
  * Tested by tests/unit/collectives/prove/check_rules_test.c. */
 #include "collectives/prove/check_inside.h"
@@ -13,7 +13,7 @@
 
 /* -- form: each step alone --------------------------------------------------------------------- */
 
-/* The block that holds byte `at`, or a guess that does not. */
+/* The block that holds byte `at`, or any other where none does. */
 static uint32_t block_near(const struct gyre_slice *s, enum gyre_buffer buffer, uint64_t at)
 {
     uint32_t blocks = gyre_slice_blocks(s, buffer), i = 0;
@@ -28,7 +28,8 @@ static uint32_t block_near(const struct gyre_slice *s, enum gyre_buffer buffer, 
     return i;
 }
 
-/* Blocks that touch may be passed in one. */
+/* Whether the range lies inside blocks. A range may cross from one block into the next where they
+ * touch. */
 static bool inside_blocks(const struct gyre_slice *s, enum gyre_buffer buffer, uint64_t at,
                           uint64_t end)
 {
@@ -189,7 +190,7 @@ static uint32_t list_accesses(const struct gyre_actor *a, struct gyre_access *to
     return count;
 }
 
-/* May `write` and `other` stand in one round, whether INPUT and OUTPUT are one memory or two? */
+/* Whether `write` and `other` may stand in one round, be INPUT and OUTPUT one memory or two. */
 static bool apart(const struct gyre_access *write, const struct gyre_access *other)
 {
     if (write->buffer != other->buffer || write->end <= other->start ||

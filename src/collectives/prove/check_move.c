@@ -1,12 +1,12 @@
-/* What a round moves. Reading yields loose stretches counted from 0; a REDUCE lays those of its
- * sources side by side and sums from cut to cut:
+/* Moves the values of a round. Reading yields loose stretches counted from 0. A REDUCE lays the
+ * stretches of its sources side by side and sums from cut to cut:
  *
  *     source 0   [ {0}, element 0 …                  )
  *     source 1   [ {1}, 0 …    )[ {1,3}, 8 …         )
  *     sum        [ {0,1}, 0 …  )[ {0,1,3}, 8 …       )
  *
- * The steps of a rank's round are known to be apart, so their order does not matter, nor does it
- * that a peer may have made its own writes of this round already: what it sends is not among them.
+ * The steps of a rank's round are known to be apart, so their order does not matter. A peer may
+ * have made its own writes of this round already: what the peer sends is not among them.
  *
  * Tested by tests/unit/collectives/prove/check_rules_test.c. */
 #include "collectives/prove/check_inside.h"
@@ -19,7 +19,7 @@ static int loosen(struct gyre_checker *c, uint64_t start, uint64_t end, uint64_t
     return gyre_stretches_append(&c->loose, (struct gyre_stretch){start, end, origin, value});
 }
 
-/* Does OUTPUT hold there what INPUT holds in the same memory? */
+/* Whether the stretch of OUTPUT holds what INPUT holds in the same memory. */
 static bool holds_own_input(const struct gyre_stretch *stretch, const struct gyre_actor *a)
 {
     return stretch->value == a->slice.rank &&
@@ -59,7 +59,7 @@ static int read_written(struct gyre_checker *c, struct gyre_actor *a, const stru
     return 0;
 }
 
-/* Appends what `place` holds to c->loose, counted from 0. */
+/* Appends the stretches of `place` to c->loose, counted from 0. */
 static int read_place(struct gyre_checker *c, struct gyre_actor *a, const struct gyre_step *step,
                       struct gyre_place place)
 {
@@ -70,7 +70,7 @@ static int read_place(struct gyre_checker *c, struct gyre_actor *a, const struct
     return read_written(c, a, step, place);
 }
 
-/* Writes stretches that are counted from 0 to where the step writes. */
+/* Writes stretches that are counted from 0 to the place of the step. */
 static int write_stretches(struct gyre_actor *a, const struct gyre_step *step,
                            const struct gyre_stretches *from)
 {
@@ -116,8 +116,7 @@ static int fail_fold(struct gyre_checker *c, struct gyre_actor *a, const struct 
     }
 }
 
-/* Sums the stretch from *at on as far as no source changes its value; moves *at and the cursors
- * behind it. */
+/* Sums from *at to the next cut of any source. Moves *at and the cursors behind the sum. */
 static int fold_stretch(struct gyre_checker *c, struct gyre_actor *a, const struct gyre_step *step,
                         uint64_t *at)
 {

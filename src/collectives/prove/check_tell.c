@@ -1,4 +1,4 @@
-/* What the checker says of a defect: which schedule, which rank, round and step. Tested by
+/* The checker's messages about a defect: which schedule, which rank, round and step. Tested by
  * tests/unit/collectives/prove/check_rules_test.c. */
 #include "collectives/prove/check_inside.h"
 

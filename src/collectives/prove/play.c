@@ -1,19 +1,20 @@
-/* One round of all ranks is a list of turns, one per step. Turns are taken in their order, again
- * and again, until none is left; a RECV passes until its SEND has been taken. So a seeded shuffle
- * of the list is one legal interleaving:
+/* Plays rounds. One round of all ranks is a list of turns, one per step. Turns are taken in their
+ * order, again and again, until none is left; a RECV passes until its SEND has been taken. So a
+ * seeded shuffle of the list is one legal interleaving:
  *
  *     rank 0   SEND ──────┐            turns, shuffled   RECV@1 (passes)  SEND@0  COPY@0  RECV@1
  *              COPY       │
  *     rank 1   RECV ◀─────┘
  *
- * Turns are listed rank by rank, so a RECV looks for its SEND among its peer's only; the order in
- * which they are taken is a list beside.
+ * Turns are listed rank by rank, so a RECV looks for its SEND among its peer's turns only. A second
+ * list has the order in which turns are taken.
  *
- * A SEND takes a copy of its data when its turn comes, so writes of the same round that should not
- * be there show in the numbers under some seed. */
+ * A SEND copies its data in its turn. So a write of the same round that should not be there shows
+ * in the numbers under some seed. */
 #include "collectives/prove/play.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +45,7 @@ static int64_t *fresh_buffer(uint64_t count)
     return buffer;
 }
 
-/* Elements of the whole buffer, from its first byte to its last block's end. */
+/* The number of elements of the whole buffer, from its first byte to its last block's end. */
 static uint64_t elements_of(const struct gyre_slice *s, enum gyre_buffer buffer)
 {
     uint64_t end = 0;
@@ -55,7 +56,8 @@ static uint64_t elements_of(const struct gyre_slice *s, enum gyre_buffer buffer)
     return end / s->element;
 }
 
-/* In place the buffer that holds the other one is allocated, at least to the other's end. */
+/* Makes the buffers of a rank that works in place: the outer one is allocated, and reaches at least
+ * to the end of the inner one. */
 static void alias(struct gyre_player *player)
 {
     int64_t shift = gyre_slice_shift(&player->slice) / (int64_t)player->slice.element;
@@ -111,7 +113,7 @@ static int init_player(struct gyre_play *play, const struct gyre_slice *slice, u
     struct gyre_extent extent = play->algorithm->extent(&player->slice);
 
     play->rounds = extent.rounds;
-    play->turns += extent.step_max; /* room, for now */
+    play->turns += extent.step_max; /* room for the longest round */
     player->count[GYRE_SCRATCH] = extent.scratch_bytes / slice->element;
     int status = gyre_round_init(&player->round, &extent);
     return status ? status : init_buffers(play, player);
@@ -165,7 +167,7 @@ void gyre_play_deinit(struct gyre_play *play)
 
 /* -- what it should come to -------------------------------------------------------------------- */
 
-/* The element of INPUT from which element i of this block of OUTPUT comes, of `from`'s INPUT. */
+/* The element of `from`'s INPUT that becomes element i of this block of OUTPUT. */
 static uint64_t element_in(const struct gyre_play *play, uint32_t from, uint32_t rank, uint64_t i)
 {
     const struct gyre_slice *s = &play->player[from].slice;
@@ -183,6 +185,35 @@ int64_t gyre_play_expected(const struct gyre_play *play, uint32_t rank, uint32_t
     for (uint32_t from = 0; from < play->n; from++)
         total += input_of(play, from, element_in(play, from, rank, i));
     return play->options.average ? total / play->n : total;
+}
+
+static int compare_block(const struct gyre_play *play, uint32_t rank, uint32_t block,
+                         struct gyre_trouble *trouble)
+{
+    const struct gyre_player *player = &play->player[rank];
+    struct gyre_span span = gyre_slice_block(&player->slice, GYRE_OUTPUT, block);
+    uint64_t first = span.at / player->slice.element;
+    for (uint64_t i = 0; i < span.bytes / player->slice.element; i++) {
+        int64_t got = player->buffer[GYRE_OUTPUT][first + i];
+        int64_t expected = gyre_play_expected(play, rank, block, i);
+        if (got != expected)
+            return gyre_trouble_set(trouble, GYRE_CORRUPT,
+                                    "rank %u ends with %" PRId64 " in element %" PRIu64
+                                    ", not %" PRId64 ": a defect of the algorithm",
+                                    rank, got, first + i, expected);
+    }
+    return 0;
+}
+
+int gyre_play_check(const struct gyre_play *play, struct gyre_trouble *trouble)
+{
+    int status = 0;
+    for (uint32_t rank = 0; rank < play->n; rank++) {
+        uint32_t blocks = gyre_slice_blocks(&play->player[rank].slice, GYRE_OUTPUT);
+        for (uint32_t block = 0; status == 0 && block < blocks; block++)
+            status = compare_block(play, rank, block, trouble);
+    }
+    return status;
 }
 
 /* -- one step ---------------------------------------------------------------------------------- */
@@ -212,7 +243,7 @@ static bool step_fits(const struct gyre_player *player, const struct gyre_step *
     return all;
 }
 
-#define AT_ONCE 256 /* elements: a sum may land on one of its sources, so it is made apart */
+#define AT_ONCE 256 /* elements; a sum may land on one of its sources, so it is computed apart */
 
 static void add_terms(int64_t *total, const int64_t *term, uint64_t count)
 {
@@ -229,7 +260,7 @@ static void divide(int64_t *total, uint32_t n, uint64_t count)
             total[i] /= n;
 }
 
-/* COPY is a REDUCE of one source. */
+/* Takes a REDUCE, or a COPY, which is a REDUCE of one source. */
 static void take_reduce(const struct gyre_play *play, const struct gyre_player *player,
                         const struct gyre_step *step)
 {
@@ -256,7 +287,7 @@ static int take_send(const struct gyre_player *player, const struct gyre_step *s
     return 0;
 }
 
-/* The taken SEND of this length from the RECV's peer to its rank; NULL if there is none yet. */
+/* The taken SEND of this length from the RECV's peer to its rank; NULL: none yet. */
 static struct gyre_play_turn *find_send(const struct gyre_play *play, uint32_t rank,
                                         const struct gyre_step *recv)
 {
@@ -273,7 +304,7 @@ static struct gyre_play_turn *find_send(const struct gyre_play *play, uint32_t r
     return NULL;
 }
 
-/* Takes the turn, or leaves it for later if it is a RECV without its SEND. */
+/* Takes the turn, or leaves a RECV without its SEND for later. */
 static int play_turn(struct gyre_play *play, struct gyre_play_turn *turn)
 {
     const struct gyre_player *player = &play->player[turn->rank];
@@ -330,7 +361,7 @@ static void shuffle_turns(struct gyre_play *play)
     }
 }
 
-/* Takes what can be taken; *taken says how many turns that was. */
+/* Takes the turns that can be taken; *taken becomes their number. */
 static int take_turns(struct gyre_play *play, size_t *taken)
 {
     int status = 0;

@@ -1,13 +1,13 @@
-/* Printing. Both forms walk the same rounds; what differs is how a rank begins and ends, and how a
- * step looks:
+/* Prints schedules. The table and the JSON walk the same rounds; only the beginning and end of a
+ * rank and the look of a step differ:
  *
  *     rank 0: sends 32 bytes
  *       round 0   RECV    SCRATCH [ 0,  4)  <- rank 4
  *                 SEND    INPUT   [16, 20)  -> rank 1
  *       round 1   REDUCE  OUTPUT  [12, 16)  =  SCRATCH [ 0,  4) + INPUT [12, 16)
  *
- * All byte ranges of a table are as wide as the largest offset that can occur in it, so columns
- * hold from the first line to the last without being measured beforehand. */
+ * All byte ranges of a table are as wide as the largest offset that can occur in it. So columns
+ * hold from the first line to the last. */
 #include "collectives/prove/print.h"
 
 #include <errno.h>
@@ -68,7 +68,7 @@ static void print_place(struct printer *p, struct gyre_place place, uint64_t len
             p->digits, place.offset, p->digits, place.offset + length);
 }
 
-/* A REDUCE over many ranks goes on below its first source. */
+/* Prints the sources of a step. Those of a REDUCE over many ranks go on below the first source. */
 static void print_sources(struct printer *p, const struct gyre_step *step)
 {
     int indent = 2 + 6 + p->round_digits + 3 + 8 + 7 + 3 + 2 * p->digits + 2 + 2;
@@ -114,7 +114,7 @@ static void print_table_rank(struct printer *p, bool first)
     }
 }
 
-/* One behind the buffer's last byte. */
+/* The offset behind the buffer's last byte. */
 static uint64_t end_of(const struct gyre_slice *s, enum gyre_buffer buffer)
 {
     uint32_t blocks = gyre_slice_blocks(s, buffer);

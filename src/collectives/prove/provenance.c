@@ -1,13 +1,13 @@
 /* Values and stretches.
  *
  * The book of values is a hash table of expressions. An expression is known by its 64-bit hash
- * alone; two of the few million that a check meets are equal by chance once in 10^6 runs, and a
- * collision could only hide a fault of that run.
+ * alone. Two of the few million that a check meets have equal hashes by chance once in 10^6 runs,
+ * and a collision could only hide a fault of that run.
  *
  *     id    0        1        2        n                     n + 1
  *           {0}      {1}      {2}      {0,1} = (0 + 1)       {0,1,2} = ((0 + 1) + 2)
  *
- * A list of stretches is an array. Writing replaces what it covers and leaves the two ends:
+ * A list of stretches is an array. A write replaces what it covers and leaves the two ends:
  *
  *     before    [ a          )[ b   )      [ c     )
  *     write             [ w              )
@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for `more` items behind `used`; the array's capacity doubles. */
+/* Makes room for `more` items behind `used`; the capacity of the array doubles. */
 static void *reserve(void *array, size_t used, size_t more, size_t *room, size_t item)
 {
     if (used + more <= *room)
@@ -48,7 +48,7 @@ static bool reserve_values(struct gyre_value_book *book, size_t values, size_t r
     return value != NULL && range != NULL;
 }
 
-/* The slot that holds the value with this hash, or the free one where it belongs. */
+/* The slot of the value with this hash, or the free slot for it. */
 static uint32_t *slot_of(const struct gyre_value_book *book, uint64_t hash)
 {
     size_t at = hash & (book->slots - 1);
@@ -112,8 +112,8 @@ static int by_from(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Unites `count` ranges behind the arena's end; returns how many are left, 0 if *twice is in two of
- * them. */
+/* Unites `count` ranges behind the arena's end. Returns the number of ranges left; 0 where rank
+ * *twice is in two of them. */
 static uint32_t unite(struct gyre_rank_range *range, size_t count, uint32_t *twice)
 {
     uint32_t last = 0;
@@ -131,7 +131,7 @@ static uint32_t unite(struct gyre_rank_range *range, size_t count, uint32_t *twi
     return last + 1;
 }
 
-/* Puts the ranges of all terms behind the arena's end, without taking the room; returns their
+/* Copies the ranges of all terms behind the arena's end, which stays; *count becomes their
  * number. */
 static int gather_ranges(struct gyre_value_book *book, const uint32_t *term, uint32_t terms,
                          size_t *count)
@@ -150,7 +150,8 @@ static int gather_ranges(struct gyre_value_book *book, const uint32_t *term, uin
     return 0;
 }
 
-/* A left fold goes on if the next ranks' own inputs follow, in order. */
+/* The ranks of the left fold that these terms make, 0 if none: the next ranks' own inputs must
+ * follow, in order. */
 static uint32_t prefix_of(const struct gyre_value_book *book, const uint32_t *term, uint32_t terms)
 {
     uint32_t prefix = book->value[term[0]].prefix;
@@ -161,7 +162,7 @@ static uint32_t prefix_of(const struct gyre_value_book *book, const uint32_t *te
     return prefix == 0 || (partial && book->rounds_partials) ? 0 : prefix + terms - 1;
 }
 
-/* The lowest rank that is not in the set. */
+/* The lowest rank missing in the set. */
 static uint32_t first_missing(const struct gyre_rank_range *range)
 {
     return range->from > 0 ? 0 : range->to;

@@ -1,13 +1,14 @@
-/* A layout is four tables made from one, here of six ranks dealt over two nodes in turn:
+/* The tables of a layout: which ranks share a node. Here six ranks are dealt over two nodes in
+ * turn:
  *
  *     rank     0  1  2  3  4  5
  *     node     0  1  0  1  0  0       given
- *     order    0  2  4  5 │ 1  3      ranks by node, ascending within
+ *     order    0  2  4  5 │ 1  3      ranks, node after node, ascending within a node
  *     place    0  4  1  5  2  3       of a rank in `order`
- *     start    0            4         of a node in `order`, and the end behind it
+ *     start    0            4         of a node in `order`; the last entry is n
  *
- * Every algorithm that knows of nodes reads these tables. A walk along `order` enters and leaves
- * each node once. */
+ * Every algorithm that knows nodes reads these tables. A walk along `order` enters and leaves each
+ * node once. */
 #include "collectives/schedule/layout.h"
 
 #include <errno.h>
@@ -16,8 +17,8 @@
 #define RANKS_MAX (UINT32_C(1) << 20)
 
 struct tables {
-    struct gyre_layout layout; /* first: what is handed out */
-    uint32_t entry[];          /* node, order, place: n each; start: n + 1 at most */
+    struct gyre_layout layout; /* first: the caller gets its address */
+    uint32_t entry[];          /* node, order, place: n each; start: up to n + 1 */
 };
 
 static int ascending(const void *a, const void *b)
@@ -26,7 +27,8 @@ static int ascending(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* `key` is sorted by node, then by rank. */
+/* Fills the tables from `key`, which has an entry for each rank (the node above, the rank below)
+ * and is sorted. */
 static void fill_layout(struct tables *tables, const uint64_t *key, uint32_t n)
 {
     uint32_t *node = tables->entry, *order = node + n, *place = order + n, *start = place + n;
@@ -68,12 +70,12 @@ int gyre_layout_create(const uint32_t *node, uint32_t n, struct gyre_layout **la
 
 void gyre_layout_destroy(struct gyre_layout *layout)
 {
-    free(layout); /* the tables begin with it */
+    free(layout); /* the first field of the allocated struct */
 }
 
 /* -- from text --------------------------------------------------------------------------------- */
 
-/* 1 … RANKS_MAX, and moves *text behind it; 0: there is no such number. */
+/* Reads a number from 1 to RANKS_MAX and moves *text behind the number; 0: there is none. */
 static uint32_t read_node_size(const char **text)
 {
     uint32_t number = 0;
@@ -82,7 +84,7 @@ static uint32_t read_node_size(const char **text)
     return number <= RANKS_MAX ? number : 0;
 }
 
-/* One term: "4", or "2x3". */
+/* Reads one term: "4" is a node of 4 ranks, "2x3" are two nodes of 3. */
 static bool read_term(const char **text, uint32_t *nodes, uint32_t *size)
 {
     *nodes = 1;
@@ -95,7 +97,8 @@ static bool read_term(const char **text, uint32_t *nodes, uint32_t *size)
     return *nodes > 0 && *size > 0;
 }
 
-/* How many ranks the text means, 0 if it means none; writes their nodes where `node` is given. */
+/* Returns the number of ranks that the text means, 0 where the text means none. Writes the node of
+ * each rank where `node` is given. */
 static uint32_t read_nodes(const char *text, uint32_t *node)
 {
     uint32_t n = 0, nodes, size, before = 0;

@@ -1,13 +1,14 @@
-/* Makes the tables of struct gyre_layout (schedule.h): which ranks share a node. */
+/* Makes the tables of struct gyre_layout (schedule.h), which say what ranks share a node. */
 #ifndef GYRE_COLLECTIVES_SCHEDULE_LAYOUT_H
 #define GYRE_COLLECTIVES_SCHEDULE_LAYOUT_H
 
 #include "base/status.h"
 #include "collectives/schedule/schedule.h"
 
-/* Ranks with equal `node[rank]` share a node; the numbers may be any and have gaps. In the layout
- * nodes are counted from 0, ascending by these numbers. All ranks of a communicator must give equal
- * arrays; nothing is borrowed. GYRE_INVALID (no ranks), -ENOMEM. */
+/* Makes the layout of n ranks. Ranks with equal `node[rank]` share a node; the numbers may be any
+ * and have gaps. The layout counts nodes from 0, ascending by these numbers. All ranks of a
+ * communicator must give equal arrays; `node` is not kept. GYRE_INVALID: no ranks, or too many.
+ * -ENOMEM. */
 int gyre_layout_create(const uint32_t *node, uint32_t n, struct gyre_layout **layout,
                        struct gyre_trouble *trouble);
 void gyre_layout_destroy(struct gyre_layout *layout); /* NULL allowed */

@@ -1,12 +1,12 @@
-/* Where a slice's blocks are, and how an algorithm writes a round: append a step, or open a REDUCE
- * and give it its sources.
+/* The blocks of a slice, and the functions by which an algorithm writes a round: append a step, or
+ * open a REDUCE and append its sources.
  *
  *     round.step    [ SEND ][ RECV ][ REDUCE first=0 sources=2 ][ COPY first=2 sources=1 ]
  *     round.source                  [  a  ][  b  ]               [  c  ]
  *
- * The arrays have the size that the algorithm's extent promised. A step or source that does not fit
- * is not written, and `overflow` marks the round as worthless: the checker reports a defect of the
- * algorithm, and the binder refuses to run the schedule. Nothing is ever written past an array.
+ * The arrays have the size that the algorithm's extent promises. A step or source beyond that size
+ * is dropped and sets `overflow`. The checker reports such a round as a defect of the algorithm,
+ * and the binder refuses to run the schedule.
  *
  * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/schedule/schedule.h"
@@ -98,8 +98,7 @@ uint32_t gyre_slice_blocks(const struct gyre_slice *slice, enum gyre_buffer buff
     return gyre_verb_blocks(slice->verb, buffer, slice->n, slice->rank == slice->root);
 }
 
-/* A single INPUT is this rank's block of the OUTPUT that is gathered from all, and the other way
- * round. */
+/* Where a verb has n blocks in one buffer only, the other buffer holds one block: this rank's. */
 struct gyre_span gyre_slice_block(const struct gyre_slice *slice, enum gyre_buffer buffer,
                                   uint32_t i)
 {
@@ -137,7 +136,10 @@ int gyre_round_init(struct gyre_round *round, const struct gyre_extent *extent)
     *round = (struct gyre_round){.step_max = extent->step_max, .source_max = extent->source_max};
     round->step = calloc((size_t)round->step_max + 1, sizeof *round->step);
     round->source = calloc((size_t)round->source_max + 1, sizeof *round->source);
-    return round->step && round->source ? 0 : -ENOMEM;
+    if (round->step && round->source)
+        return 0;
+    gyre_round_deinit(round); /* half a round would pass for one with room */
+    return -ENOMEM;
 }
 
 void gyre_round_deinit(struct gyre_round *round)

@@ -1,5 +1,5 @@
 /* The table of the verbs. Tested by tests/unit/collectives/algorithms/table_test.c, where every
- * schedule that is proved stands on these facts. */
+ * proof of a schedule relies on these facts. */
 #include "collectives/schedule/verbs.h"
 
 /* clang-format off */

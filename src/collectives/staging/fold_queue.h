@@ -60,16 +60,6 @@ static inline bool gyre_fold_queue_is_host(struct gyre_fold_queue *fold_queue, c
            !gyre_fold_queue_is_foreign(fold_queue, memory);
 }
 
-/* GYRE_INVALID where this memory is another device's, which the fold queue cannot reach. Any
- * thread. */
-static inline int gyre_fold_queue_admit(const struct gyre_fold_queue *fold_queue,
-                                        const void *memory, struct gyre_trouble *trouble)
-{
-    return gyre_fold_queue_owns(fold_queue, memory)
-               ? fold_queue->device->admit(fold_queue->index, memory, trouble)
-               : 0;
-}
-
 /* Makes kernels ready, and the queues, where that has not been done. May block, once. */
 int gyre_fold_queue_open(struct gyre_fold_queue *fold_queue, struct gyre_trouble *trouble);
 

@@ -1,4 +1,4 @@
-/* Reading by mmap, and replacing in the order that survives a crash at any point:
+/* Reads by mmap, and replaces files in an order that survives a crash at any point:
  *
  *     write NAME.RANDOM ─▶ fsync it ─▶ rename it to NAME ─▶ fsync the folder
  *         old file is there                              │ new file is there
@@ -7,7 +7,9 @@
  * old file may come back. Tested by tests/unit/data/safetensors/safetensors_test.c. */
 #include "data/files/file.h"
 
+#include "base/disk/regular.h"
 #include "base/rng.h"
+#include "data/files/cut_short.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,29 +34,28 @@ static int fail_file(const char *path, const char *what, struct gyre_trouble *tr
 
 static int map_whole(const char *path, int fd, struct gyre_file *file, struct gyre_trouble *trouble)
 {
-    struct stat about;
-    if (fstat(fd, &about))
-        return fail_file(path, "ask for its size", trouble);
-    if (!S_ISREG(about.st_mode))
-        return gyre_trouble_set(trouble, GYRE_INVALID, "%s: is not a regular file", path);
-    file->length = (uint64_t)about.st_size;
     if (!file->length) {
         file->data = (const uint8_t *)"";
         return 0;
     }
     void *data = mmap(NULL, file->length, PROT_READ, MAP_SHARED, fd, 0);
-    if (data == MAP_FAILED)
+    if (data == MAP_FAILED) {
+        file->length = 0;
         return fail_file(path, "map it", trouble);
+    }
     file->data = data;
+    gyre_cut_short_list(path, file->data, file->length);
     return 0;
 }
 
 int gyre_file_map(const char *path, struct gyre_file *file, struct gyre_trouble *trouble)
 {
+    struct stat about;
+    int fd = gyre_regular_open(path, 0, &about);
     *file = (struct gyre_file){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a FIFO must not hang it */
     if (fd < 0)
-        return fail_file(path, "open it", trouble);
+        return gyre_regular_refuse(path, fd, trouble);
+    file->length = (uint64_t)about.st_size;
     int status = map_whole(path, fd, file, trouble);
     close(fd);
     return status;
@@ -62,14 +63,17 @@ int gyre_file_map(const char *path, struct gyre_file *file, struct gyre_trouble 
 
 void gyre_file_unmap(struct gyre_file *file)
 {
-    if (file->length)
+    if (file->length) {
+        gyre_cut_short_drop(file->data);
         munmap((void *)file->data, file->length);
+    }
     *file = (struct gyre_file){0};
 }
 
 /* -- replacing --------------------------------------------------------------------------------- */
 
-/* As long as no other file has the name, whoever else is writing beside this one. */
+/* Creates a file beside `path` under a name that no other file has, whoever else is writing
+ * there. */
 static int create_part_file(const char *path, char *part, size_t size, struct gyre_trouble *trouble)
 {
     for (int i = 0; i < NAMES_TRIED; i++) {
@@ -79,9 +83,9 @@ static int create_part_file(const char *path, char *part, size_t size, struct gy
             return gyre_trouble_set(trouble, -ENAMETOOLONG, "%s: the path is too long", path);
         int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd >= 0 || errno != EEXIST)
-            return fd >= 0 ? fd : fail_file(part, "create it", trouble);
+            return fd >= 0 ? fd : fail_file(path, "create a file beside it", trouble);
     }
-    return fail_file(part, "create it", trouble);
+    return fail_file(path, "create a file beside it", trouble);
 }
 
 static int write_to_file(int fd, const uint8_t *data, size_t length)
@@ -114,7 +118,7 @@ int gyre_file_sync_folder(const char *path, struct gyre_trouble *trouble)
     if (!folder)
         return gyre_trouble_set(trouble, -ENOMEM, "%s: out of memory", path);
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), status = 0;
-    /* EINVAL: a file system that has nothing to sync there */
+    /* EINVAL: the file system has nothing to sync */
     if (fd < 0 || (fsync(fd) && errno != EINVAL))
         status = fail_file(folder, "have the folder on the disk", trouble);
     if (fd >= 0)

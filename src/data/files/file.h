@@ -1,9 +1,9 @@
-/* A whole file to read, mapped; and a whole file to replace, so that nobody ever sees half of it.
+/* Maps a whole file for reading, and replaces a whole file so that no reader ever sees half of it.
  *
- * What a text of trouble calls the file is its path. A mapped file must not be cut shorter by
- * others while it is open: the kernel ends a process that reads behind the new end (SIGBUS). A file
- * that is only ever replaced, as gyre_file_replace() does it, is safe: the mapping keeps the old
- * one alive. */
+ * Texts of trouble call a file by its path. No process may cut a mapped file shorter while it is
+ * open: the kernel ends a process that reads behind the new end (SIGBUS), and the tool says which
+ * file was cut (data/files/cut_short.h). A file that is only ever replaced by gyre_file_replace()
+ * is safe: the mapping keeps the old file alive. */
 #ifndef GYRE_DATA_FILES_FILE_H
 #define GYRE_DATA_FILES_FILE_H
 
@@ -17,18 +17,19 @@ struct gyre_file {
     uint64_t length;
 };
 
-/* Maps the file for reading; an empty file has data that may not be touched and length 0. Undone by
- * gyre_file_unmap(), which takes a zeroed record too. */
+/* Maps the file for reading. An empty file has length 0 and data that must not be touched.
+ * gyre_file_unmap() undoes the map and takes a zeroed record too. */
 int gyre_file_map(const char *path, struct gyre_file *file, struct gyre_trouble *trouble);
 void gyre_file_unmap(struct gyre_file *file);
 
-/* Writes the parts to a new file beside `path`, has them on the disk, then gives the new file the
- * name and has that on the disk too. After a failure `path` is what it was, and the new file is
- * gone; only where the folder itself could not be synced, the new one may already have the name. */
+/* Writes the parts to a new file beside `path`, has them on the disk, gives the new file the name
+ * and has the name on the disk. After a failure `path` has its former content, and the new file is
+ * gone. Only where the folder itself could not be synced, the new file may have the name
+ * already. */
 int gyre_file_replace(const char *path, const struct iovec *part, uint64_t parts,
                       struct gyre_trouble *trouble);
 
-/* Has on the disk what names the folder of `path` holds. */
+/* Has the names in the folder of `path` on the disk. */
 int gyre_file_sync_folder(const char *path, struct gyre_trouble *trouble);
 
 #endif

@@ -3,10 +3,12 @@
  *     {"a" : [1, 2]}          open '{'   more '}' → yes   key "a"   open '['   more ']' → yes …
  *      ▲ at
  *
- * The caller knows what must come; only skip() does not, and it remembers the kinds of the brackets
+ * The caller knows what must come. Only skip() does not: it remembers the kinds of the brackets
  * around it in the bits of one word, the innermost lowest. Tested by
  * tests/unit/data/safetensors/safetensors_test.c. */
 #include "data/files/json.h"
+
+#include "base/printable.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -39,7 +41,7 @@ int gyre_json_refuse(const struct gyre_json *json, const char *format, ...)
     return refuse_json(json, json->at, what);
 }
 
-/* Says what was found where something else had to be. */
+/* Refuses the text, and names the byte found in place of the expected one. */
 static int expected(const struct gyre_json *json, const char *what)
 {
     char text[96];
@@ -129,7 +131,7 @@ static char *put_utf8(char *to, uint32_t code)
     return to;
 }
 
-/* What follows "\u"; characters beyond 16 bits are two of them. */
+/* Takes the digits behind "\u". A character beyond 16 bits has two such escapes. */
 static int take_code(struct gyre_json *json, char **to)
 {
     const uint8_t *from = json->at - 2;
@@ -170,33 +172,11 @@ static int take_escape(struct gyre_json *json, char **to)
     return take_code(json, to);
 }
 
-/* Bytes of the well-formed UTF-8 character at `at`, 0 if it is none (RFC 3629: shortest form, no
- * surrogates, nothing beyond U+10FFFF). */
-static int utf8_length(const uint8_t *at, const uint8_t *end)
-{
-    uint8_t first = *at, least = 0x80, most = 0xbf;
-    int length = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-    if (first > 0xf4 || length > end - at)
-        return 0;
-    if (first == 0xe0)
-        least = 0xa0;
-    else if (first == 0xed)
-        most = 0x9f;
-    else if (first == 0xf0)
-        least = 0x90;
-    else if (first == 0xf4)
-        most = 0x8f;
-    for (int i = 1; i < length; i++, least = 0x80, most = 0xbf)
-        if (at[i] < least || at[i] > most)
-            return 0;
-    return length;
-}
-
 bool gyre_json_is_utf8(const char *text)
 {
     const uint8_t *at = (const uint8_t *)text, *end = at + strlen(text);
-    int length = 1;
-    while (at < end && (length = utf8_length(at, end)))
+    size_t length = 1;
+    while (at < end && (length = gyre_utf8_length(at, end)))
         at += length;
     return length > 0;
 }
@@ -206,7 +186,8 @@ int gyre_json_string(struct gyre_json *json, char *to)
     if (!take_byte(json, '"'))
         return expected(json, "a string");
     while (json->at < json->end && *json->at != '"') {
-        int length = utf8_length(json->at, json->end), status = 0;
+        size_t length = gyre_utf8_length(json->at, json->end);
+        int status = 0;
         if (!length)
             return refuse_json(json, json->at, "a string is not UTF-8");
         if (*json->at < ' ')
@@ -215,7 +196,7 @@ int gyre_json_string(struct gyre_json *json, char *to)
             json->at++;
             status = take_escape(json, &to);
         } else {
-            memcpy(to, json->at, (size_t)length);
+            memcpy(to, json->at, length);
             to += length;
             json->at += length;
         }
@@ -288,7 +269,8 @@ static int skip_string(struct gyre_json *json)
     char piece[8], *to;
     json->at++;
     while (json->at < json->end && *json->at != '"') {
-        int length = utf8_length(json->at, json->end), status = 0;
+        size_t length = gyre_utf8_length(json->at, json->end);
+        int status = 0;
         if (!length || *json->at < ' ')
             return refuse_json(json, json->at,
                                "a string is not UTF-8 or holds a control character");

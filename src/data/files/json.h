@@ -1,9 +1,9 @@
-/* Just enough JSON (RFC 8259) for what Gyre reads: a cursor that takes one thing after the other
- * and refuses at the first byte that is wrong.
+/* The JSON (RFC 8259) that Gyre needs to read: a cursor that takes one thing after another and
+ * refuses at the first wrong byte.
  *
- * Nothing is allocated and nothing calls itself, so a hostile text costs no more than its length.
- * Each function that fails has set trouble to "NAME: INSIDE: byte N of its JSON: …", and returns
- * its status. White space before what is taken is skipped. */
+ * Nothing is allocated and no function calls itself, so a hostile text costs no more than its
+ * length. A function that fails sets trouble to "NAME: INSIDE: byte N of its JSON: …" and returns
+ * the status. Every function first skips white space. */
 #ifndef GYRE_DATA_FILES_JSON_H
 #define GYRE_DATA_FILES_JSON_H
 
@@ -13,13 +13,13 @@
 #include <stdint.h>
 
 #define GYRE_JSON_INSIDE_MAX 112
-#define GYRE_JSON_DEEPEST    64 /* brackets open at once in what is skipped */
+#define GYRE_JSON_DEEPEST    64 /* brackets open at once in a skipped value */
 
 struct gyre_json {
     const char *name;                  /* of the file, for texts */
-    char inside[GYRE_JSON_INSIDE_MAX]; /* of what in it, with ": ", for texts; or empty */
+    char inside[GYRE_JSON_INSIDE_MAX]; /* the part of the file, with ": ", for texts; or empty */
     const uint8_t *begin, *at, *end;
-    bool fresh; /* a bracket was opened and nothing in it taken yet */
+    bool fresh; /* a bracket was opened, and nothing in it taken yet */
     struct gyre_trouble *trouble;
 };
 
@@ -30,17 +30,17 @@ int gyre_json_open(struct gyre_json *json, char bracket); /* '{' or '[' */
 /* Whether another member follows before the closing '}' or ']', which is taken. */
 int gyre_json_more(struct gyre_json *json, char closing, bool *more);
 
-/* A string, decoded, with a NUL behind it: never longer than what was taken of the text. A string
- * that holds NUL itself is refused. */
+/* Takes a string, decoded, with a NUL behind it: never longer than its text. A string that holds
+ * NUL itself is refused. */
 int gyre_json_string(struct gyre_json *json, char *to);
 int gyre_json_key(struct gyre_json *json, char *to);          /* a string and its ':' */
 int gyre_json_whole(struct gyre_json *json, uint64_t *value); /* digits only */
-int gyre_json_skip(struct gyre_json *json);                   /* any one value */
-int gyre_json_end(struct gyre_json *json);                    /* nothing else may follow */
-/* GYRE_INVALID with a text that says where the cursor is. */
+int gyre_json_skip(struct gyre_json *json);                   /* any value */
+int gyre_json_end(struct gyre_json *json);                    /* nothing may follow */
+/* Returns GYRE_INVALID with a text that says where the cursor is. */
 int gyre_json_refuse(const struct gyre_json *json, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Whether a text could stand in a string. */
+/* Whether a text can stand in a string. */
 bool gyre_json_is_utf8(const char *text);
 
 #endif

@@ -1,7 +1,10 @@
-/* One function moves bytes; the others put words in its mouth. Strings are escaped as little as the
- * format of safetensors does it: quotes, backslashes and control characters. Tested by
+/* Writes JSON. One function moves bytes; the others call it. Strings in memory
+ * are escaped as little as the format of safetensors escapes them: quotes, backslashes and control
+ * characters. Strings on a stream also have DEL and the C1 controls escaped. Tested by
  * tests/unit/data/safetensors/write_test.c. */
 #include "data/files/json_out.h"
+
+#include "base/printable.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -20,6 +23,14 @@ void gyre_json_put_text(struct gyre_json_out *out, const char *text)
     put_json_bytes(out, text, strlen(text));
 }
 
+/* Whether the character at `text` must be escaped: on a stream, which may be a terminal, every
+ * control; in a file only those that JSON demands. */
+static bool needs_escape(const struct gyre_json_out *out, const char *text)
+{
+    const uint8_t *at = (const uint8_t *)text;
+    return *at < ' ' || (out->stream && gyre_is_control(at));
+}
+
 void gyre_json_put_string(struct gyre_json_out *out, const char *text)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", names[] = "\"\\bfnrt";
@@ -30,8 +41,9 @@ void gyre_json_put_string(struct gyre_json_out *out, const char *text)
         if (found) {
             put_json_bytes(out, "\\", 1);
             put_json_bytes(out, names + (found - plain), 1);
-        } else if ((unsigned char)*text < ' ') {
-            snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*text);
+        } else if (needs_escape(out, text)) {
+            text += *text == '\xc2'; /* C1: the second byte is the code */
+            snprintf(escape, sizeof escape, "\\u%04x", (uint8_t)*text);
             gyre_json_put_text(out, escape);
         } else {
             put_json_bytes(out, text, 1);

@@ -1,8 +1,8 @@
-/* Writing JSON: pieces put one behind the other, to memory or to a stream.
+/* Writes JSON: pieces put one behind the other, to memory or to a stream.
  *
- * The caller puts brackets and commas itself, so it decides where lines end. With neither memory
- * nor stream the bytes are only counted: the same function, called twice, first says how much
- * memory is needed and then fills it. */
+ * The caller puts brackets and commas, so it decides where lines end. Without memory and stream the
+ * bytes are only counted: the same function, called twice, first tells how much memory is needed
+ * and then fills it. */
 #ifndef GYRE_DATA_FILES_JSON_OUT_H
 #define GYRE_DATA_FILES_JSON_OUT_H
 

@@ -3,31 +3,22 @@
  *     {"__metadata__": {KEY: VALUE, …}, NAME: {"dtype": …, "shape": […], "data_offsets": […]}, …}
  *
  * The functions below follow this shape, one level each, and are called twice: to count, then to
- * fill. Strings lie decoded, one after the other, in one block as long as the header, for no string
- * is longer decoded than it was in the JSON; one that need not stay is decoded behind the last.
- * Tested by tests/unit/data/safetensors/safetensors_test.c. */
+ * fill. Decoded strings lie one after the other in one block as long as the header, because no
+ * string is longer decoded than in the JSON. A string that need not stay is decoded behind the last
+ * one. Tested by tests/unit/data/safetensors/safetensors_test.c. */
 #include "data/safetensors/inside.h"
+
+#include "base/printable.h"
 
 #include <stdio.h>
 #include <string.h>
 
-const char *gyre_stored_shown(const char *name, char *text)
-{
-    size_t i = 0;
-    for (; name[i] && i < GYRE_STORED_SHOWN - 4; i++)
-        text[i] = (unsigned char)name[i] < ' ' || name[i] == 0x7f ? '?' : name[i];
-    while (name[i] && (name[i] & 0xc0) == 0x80) /* not within a character */
-        i--;
-    snprintf(text + i, 4, "%s", name[i] ? "..." : "");
-    return text;
-}
-
-/* What every text of trouble says from here on, until leave(). */
+/* Sets the beginning of every text of trouble, until leave(). */
 static void enter(struct gyre_stored_pass *pass, const char *what, const char *name)
 {
     char text[GYRE_STORED_SHOWN];
     snprintf(pass->json.inside, sizeof pass->json.inside, "%s \"%s\": ", what,
-             gyre_stored_shown(name, text));
+             gyre_printable(text, sizeof text, name));
 }
 
 static void leave(struct gyre_stored_pass *pass)
@@ -35,13 +26,13 @@ static void leave(struct gyre_stored_pass *pass)
     pass->json.inside[0] = '\0';
 }
 
-/* Where the next string is decoded to. */
+/* The place to which the next string is decoded. */
 static char *here(const struct gyre_stored_pass *pass)
 {
     return pass->file->strings + pass->used;
 }
 
-/* The string that was decoded to here() stays. */
+/* Keeps the string that was decoded to here(). */
 static const char *keep_name(struct gyre_stored_pass *pass)
 {
     const char *kept = here(pass);
@@ -60,7 +51,7 @@ static int read_dtype(struct gyre_stored_pass *pass, struct gyre_stored_entry *e
     entry->tensor.type = gyre_stored_type_named(here(pass));
     if (entry->tensor.type == GYRE_STORED_TYPES)
         return gyre_json_refuse(&pass->json, "the dtype \"%s\" is unknown",
-                                gyre_stored_shown(here(pass), text));
+                                gyre_printable(text, sizeof text, here(pass)));
     return 0;
 }
 

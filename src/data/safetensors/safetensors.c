@@ -1,16 +1,16 @@
-/* Reading safetensors.
+/* Reads safetensors.
  *
- * The header is gone through twice by the same functions: the first time everything in it is
- * checked for its form and counted, the second time it is stored, in tables of exactly the right
- * size:
+ * The same functions walk the header twice. The first walk checks the form and counts, the second
+ * stores, in tables of exactly the right size:
  *
- *     JSON ──▶ count ──▶ allocate ──▶ JSON ──▶ fill ──▶ sort by offset ──▶ check ──▶ index by name
+ *     copy of JSON ──▶ count ──▶ allocate ──▶ fill ──▶ sort by offset ──▶ check ──▶ index by name
  *
- * So what a header can make us allocate is a small multiple of its own length, which is no more
- * than the file's. */
+ * So a header can cause allocations of a small multiple of its own length, which is no more than
+ * the file's. */
 #include "data/safetensors/inside.h"
 
 #include "base/bytes.h"
+#include "base/printable.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -34,7 +34,7 @@ static int refuse_tensor(const char *file, const struct gyre_stored_tensor *tens
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
     return gyre_trouble_set(trouble, GYRE_INVALID, "%s: tensor \"%s\": %s", file,
-                            gyre_stored_shown(tensor->name, text), what);
+                            gyre_printable(text, sizeof text, tensor->name), what);
 }
 
 /* -- tables ------------------------------------------------------------------------------------ */
@@ -68,7 +68,7 @@ static int allocate_tensors(struct gyre_safetensors *file, const struct gyre_sto
     return file->entry && file->by_name && file->text && file->shape ? 0 : -ENOMEM;
 }
 
-/* The bytes of each tensor begin where those of the one before it end. */
+/* Checks that the bytes of each tensor begin where those of the one before end. */
 static int check_places(struct gyre_safetensors *file, const char *name,
                         struct gyre_trouble *trouble)
 {
@@ -123,7 +123,7 @@ static int check_names(struct gyre_safetensors *file, const char *name,
         if (texts_by_key(&file->text[i - 1], &file->text[i]) == 0)
             return gyre_trouble_set(trouble, GYRE_INVALID,
                                     "%s: \"__metadata__\": the key \"%s\" stands there twice", name,
-                                    gyre_stored_shown(file->text[i].key, text));
+                                    gyre_printable(text, sizeof text, file->text[i].key));
     return 0;
 }
 
@@ -150,20 +150,15 @@ static int check_length(const char *name, const uint8_t *bytes, uint64_t length,
     return 0;
 }
 
-static int read_header_and_tensors(struct gyre_safetensors *file, const char *name,
-                                   const uint8_t *bytes, uint64_t length,
-                                   struct gyre_trouble *trouble)
+static int walk_header_twice(struct gyre_safetensors *file, const char *name, const uint8_t *json,
+                             uint64_t length, struct gyre_trouble *trouble)
 {
-    uint64_t header = 0;
-    int status = check_length(name, bytes, length, &header, trouble);
-    if (status)
-        return status;
     struct gyre_stored_pass count = {.file = file,
-                                     .json = gyre_json_over(name, bytes + 8, header, trouble)};
+                                     .json = gyre_json_over(name, json, length, trouble)};
     struct gyre_stored_pass fill = count;
     fill.fill = true;
-    file->strings = malloc(header + 1);
-    status = file->strings ? gyre_stored_pass(&count) : -ENOMEM;
+    file->strings = malloc(length + 1);
+    int status = file->strings ? gyre_stored_pass(&count) : -ENOMEM;
     if (!status)
         status = allocate_tensors(file, &count);
     if (status)
@@ -171,6 +166,32 @@ static int read_header_and_tensors(struct gyre_safetensors *file, const char *na
     gyre_stored_pass(&fill);
     file->count = fill.count;
     file->texts = fill.texts;
+    return 0;
+}
+
+/* Both walks see one private copy: a mapped file can be written to meanwhile. */
+static int read_header(struct gyre_safetensors *file, const char *name, const uint8_t *json,
+                       uint64_t length, struct gyre_trouble *trouble)
+{
+    uint8_t *copy = malloc(length + 1);
+    if (!copy)
+        return gyre_trouble_set(trouble, -ENOMEM, "%s: out of memory for its header", name);
+    memcpy(copy, json, length);
+    int status = walk_header_twice(file, name, copy, length, trouble);
+    free(copy);
+    return status;
+}
+
+static int read_header_and_tensors(struct gyre_safetensors *file, const char *name,
+                                   const uint8_t *bytes, uint64_t length,
+                                   struct gyre_trouble *trouble)
+{
+    uint64_t header = 0;
+    int status = check_length(name, bytes, length, &header, trouble);
+    if (!status)
+        status = read_header(file, name, bytes + 8, header, trouble);
+    if (status)
+        return status;
     file->data = bytes + 8 + header;
     file->data_length = length - 8 - header;
     qsort(file->entry, file->count, sizeof *file->entry, by_offset);

@@ -33,11 +33,11 @@ enum gyre_stored_type {
 
 const char *gyre_stored_type_name(enum gyre_stored_type type); /* "F32" */
 
-/* GYRE_STORED_TYPES for a name that is none. */
+/* The type of a name; GYRE_STORED_TYPES: there is none. */
 enum gyre_stored_type gyre_stored_type_named(const char *name);
 
-/* Elements and bytes of a tensor of this shape; GYRE_INVALID where either is beyond 64 bits, or
- * elements of 4 or 6 bits do not fill their last byte. `elements` may be NULL. */
+/* Computes elements and bytes of a tensor of this shape. GYRE_INVALID where either is beyond 64
+ * bits, or elements of 4 or 6 bits do not fill their last byte. `elements` may be NULL. */
 int gyre_stored_size(enum gyre_stored_type type, const uint64_t *shape, uint32_t dims,
                      uint64_t *elements, uint64_t *bytes);
 

@@ -1,8 +1,10 @@
-/* Writing safetensors: sort, lay out, write the header twice with the same functions (once to count
- * its bytes, once to fill them), and hand header and tensors to gyre_file_replace() as they lie. */
+/* Writes safetensors: sorts, lays out, writes the header twice with the same functions (once to
+ * count its bytes, once to fill them), and gives header and tensors to gyre_file_replace() in
+ * place. */
 #include "data/safetensors/inside.h"
 
 #include "base/bytes.h"
+#include "base/printable.h"
 #include "base/size.h"
 #include "data/files/json_out.h"
 
@@ -26,7 +28,7 @@ static int refuse_plan(const struct plan *plan, const char *name, const char *wh
 {
     char text[GYRE_STORED_SHOWN];
     return gyre_trouble_set(plan->trouble, GYRE_INVALID, "%s: tensor \"%s\": %s", plan->path,
-                            gyre_stored_shown(name, text), what);
+                            gyre_printable(text, sizeof text, name), what);
 }
 
 /* -- the header -------------------------------------------------------------------------------- */
@@ -128,7 +130,7 @@ static int check_texts(const struct plan *plan)
             what = strcmp(plan->text[j].key, text->key) ? NULL : "is given twice";
         if (what)
             return gyre_trouble_set(plan->trouble, GYRE_INVALID, "%s: text \"%s\": %s", plan->path,
-                                    gyre_stored_shown(text->key, shown), what);
+                                    gyre_printable(shown, sizeof shown, text->key), what);
     }
     return 0;
 }

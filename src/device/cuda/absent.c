@@ -1,4 +1,4 @@
-/* A build without the CUDA toolkit: there is no device of that kind. */
+/* A build without the CUDA toolkit: there is no CUDA device. */
 #include "device/device.h"
 
 extern const struct gyre_device *const gyre_device_cuda;

@@ -1,15 +1,15 @@
-/* Memory of another device of this process that this one cannot map: copies reach it, kernels do
- * not.
+/* Memory of another device of this process that this device cannot map. Copies reach such memory,
+ * kernels do not.
  *
- *     device 0: memory ──▶ device 1: memory    cuMemcpyPeerAsync; the driver stages what it must
+ *     device 0: memory ──▶ device 1: memory    cuMemcpyPeerAsync; the driver stages where needed
  *     device 0: memory ──▶ the host            a stream of device 0, the queue's stream around it:
  *
  *         the queue's   … ─▶ before ····················▶ waits for `after` ─▶ …
  *         device 0's             └─▶ copy ─▶ after ───────────┘
  *
- * Addresses are unique in a process, so such a region stands where its owner has it; which spans
- * those are is kept here. Only ranks of one process come to that: no other process knows the
- * address. Tested by tests/unit/device/cuda/regions_test.c. */
+ * Addresses are unique in a process, so such a region keeps its owner's address. This file keeps
+ * the list of these regions. Only ranks of one process have such regions: no other process knows
+ * the address. Tested by tests/unit/device/cuda/regions_test.c. */
 #include "device/cuda/inside.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ struct gyre_cuda_detour {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct apart_span *spans;
-static atomic_int count; /* of them: most processes have none, and look no further */
+static atomic_int count; /* of regions: most processes have none, and look no further */
 
 /* -- which memory ------------------------------------------------------------------------------ */
 
@@ -85,7 +85,7 @@ bool gyre_cuda_apart(int device, CUdeviceptr to, CUdeviceptr from)
 
 /* -- copies ------------------------------------------------------------------------------------ */
 
-/* In the owner's context. */
+/* Fills a detour, in the owner's context. */
 static CUresult fill_detour(struct gyre_cuda_detour *detour)
 {
     int least = 0, priority = 0;
@@ -112,7 +112,7 @@ static void free_detour(struct gyre_cuda_detour *detour)
     free(detour);
 }
 
-/* The queue's detour over that device, made when it is needed first. */
+/* Finds the queue's detour over that device; makes one at the first need. */
 static CUresult find_detour(struct gyre_cuda_detour **list, int device,
                             struct gyre_cuda_detour **out)
 {
@@ -142,7 +142,7 @@ static CUresult find_detour(struct gyre_cuda_detour **list, int device,
     return CUDA_SUCCESS;
 }
 
-/* On the owner's stream, which is in its context. */
+/* Copies on the owner's stream, in the owner's context. */
 static CUresult copy_there(const struct gyre_cuda_detour *detour, CUdeviceptr to, CUdeviceptr from,
                            uint64_t length)
 {
@@ -176,7 +176,8 @@ CUresult gyre_cuda_apart_copy(struct gyre_cuda_detour **detours, int device, CUs
 {
     CUcontext into, out_of;
     int there = owner_of(to, device), here = owner_of(from, device);
-    CUdeviceptr own = there != device ? from : to; /* what is not apart, if one of them is not */
+    /* The address that is not apart, if one of the two is not. */
+    CUdeviceptr own = there != device ? from : to;
     if (gyre_cuda_classify((const void *)(uintptr_t)own) == GYRE_MEMORY_HOST)
         return copy_by_detour(detours, there != device ? there : here, stream, to, from, length);
     if (gyre_cuda_context(there, &into) || gyre_cuda_context(here, &out_of))

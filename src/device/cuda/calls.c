@@ -1,18 +1,17 @@
-/* The driver's calls, contexts, and what CUDA's errors mean.
+/* The calls of CUDA's driver, contexts, and the meaning of CUDA's errors.
  *
- * Nothing of CUDA is needed to start the program. The runtime is linked into it (libcudart_static)
- * and asked for each call of the driver by name, which fails where there is no driver: then there
- * are 0 devices, for a reason that is kept.
+ * The program starts without CUDA. The runtime is linked into it (libcudart_static) and asked for
+ * each call of the driver by name. The question fails where there is no driver: then there are 0
+ * devices, and the reason is kept.
  *
- * The runtime's own notion of a current device is not used, because to put it back
- * (cudaSetDevice(0)) would make a context on device 0 that nobody wanted. Contexts are pushed and
- * popped instead:
+ * The runtime's own notion of a current device is not used. Restoring it (cudaSetDevice(0)) would
+ * make a context on device 0 that no code wanted. Contexts are pushed and popped instead:
  *
  *     the caller's context ─▶ enter: push ours ─▶ calls, kernels ─▶ leave: pop ─▶ the caller's
  *
- * It is the primary context, the one that the runtime, PyTorch and all others share, so addresses,
- * streams and events are common. The runtime, too, works in the context that is current. Tested by
- * tests/unit/device/cuda/cuda_test.c. */
+ * The context is the primary one, which the runtime, PyTorch and all others share. So addresses,
+ * streams and events are common, and the runtime, too, works in the context that is current. Tested
+ * by tests/unit/device/cuda/cuda_test.c. */
 #include "device/cuda/inside.h"
 
 #include "base/log.h"
@@ -27,7 +26,7 @@
 #include <stdlib.h>
 
 #define DEVICES     64
-#define ABI_VERSION 12000 /* of CUDA: the calls' forms that are used, in any driver since */
+#define ABI_VERSION 12000 /* of CUDA: the forms of the calls; any later driver has them */
 
 struct device_state {
     _Atomic(CUcontext) context; /* NULL: never entered */
@@ -40,18 +39,18 @@ const struct gyre_cuda_calls *gyre_cuda;
 static struct gyre_cuda_calls calls;
 static pthread_once_t looked = PTHREAD_ONCE_INIT;
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-static struct gyre_trouble no_devices; /* why; status 0: there are some */
+static struct gyre_trouble no_devices; /* why there are none; status 0: there are some */
 static int device_count;
 static struct device_state states[DEVICES];
 
 /* -- finding the driver ------------------------------------------------------------------------ */
 
-/* Found where the program itself is linked with the driver, or with what stands in for it. */
+/* Present where the program itself is linked with the driver, or with a stand-in. */
 extern __typeof__(cuInit) cuInit __attribute__((weak));
 
 bool gyre_device_cuda_present(void)
 {
-    static atomic_bool seen; /* it is never unloaded */
+    static atomic_bool seen; /* the driver is never unloaded */
     if (!atomic_load(&seen) && (cuInit || dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD)))
         atomic_store(&seen, true);
     return atomic_load(&seen);
@@ -300,7 +299,7 @@ void gyre_cuda_unrelax(void)
         calls.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
-/* As a launch does, what is loaded leaves its error to the runtime. */
+/* Loads kernels on a device. Like a launch, load() leaves its error to the runtime. */
 int gyre_cuda_prepare(int device, void (*load)(void), struct gyre_trouble *trouble)
 {
     int status = gyre_cuda_enter(device, trouble);

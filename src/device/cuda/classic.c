@@ -1,14 +1,15 @@
-/* CUDA memory where the driver refuses to export it (older virtual machines, some containers): it
- * is cudaMalloc()'s and travels as a classic IPC handle, 64 bytes. Those are put into a small
- * sealed file, a *ticket*, so that a region still is a descriptor to everybody else:
+/* CUDA memory where the driver refuses to export descriptors (older virtual machines, some
+ * containers). The memory is cudaMalloc()'s and is shared by a classic IPC handle of 64 bytes. The
+ * handle is put into a small sealed file, a *ticket*, so that other code still passes a descriptor:
  *
  *     owner                             peer
  *     cuMemAlloc ─▶ handle ─▶ ticket ─▶ fd ─▶ read, checked ─▶ cuIpcOpenMemHandle
  *
- * Such memory cannot be detached: what a peer has opened stays open. Where even that is refused, a
- * region is of this process only. Tested by tests/unit/device/cuda/regions_test.c. */
+ * Such memory cannot be detached: memory that a peer has opened stays open. Where handles are
+ * refused too, a region is this process's only. Tested by tests/unit/device/cuda/regions_test.c. */
 #include "device/cuda/region.h"
 
+#include "base/disk/regular.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -26,7 +27,7 @@ struct ticket {
     CUipcMemHandle handle;
 };
 
-/* A sealed file with the region's handle; negative: the memory cannot be shared. */
+/* Writes a sealed file with the region's handle. Negative: the memory cannot be shared. */
 static int write_ticket(const struct gyre_region *region, uint64_t length,
                         struct gyre_trouble *trouble)
 {
@@ -61,7 +62,8 @@ int gyre_cuda_alloc_classic(struct gyre_region *region, uint64_t length,
     return 0;
 }
 
-/* 1 and the ticket, 0 if `fd` is something else, negative if it is not what was announced. */
+/* Reads a ticket. 1: the ticket; 0: `fd` is something else; negative: the ticket is not the
+ * announced one. */
 static int read_ticket(int fd, uint64_t length, struct ticket *ticket, struct gyre_trouble *trouble)
 {
     struct stat file;
@@ -70,7 +72,7 @@ static int read_ticket(int fd, uint64_t length, struct ticket *ticket, struct gy
                                 strerror(errno));
     if (!S_ISREG(file.st_mode) || file.st_size != sizeof *ticket)
         return 0;
-    if ((fcntl(fd, F_GET_SEALS) & TICKET_SEALS) != TICKET_SEALS ||
+    if (!gyre_has_seals(fd, TICKET_SEALS) ||
         pread(fd, ticket, sizeof *ticket, 0) != sizeof *ticket || ticket->magic != TICKET_MAGIC)
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "a peer's file is no handle of CUDA memory that Gyre made");

@@ -1,23 +1,23 @@
 /* CUDA memory as a device: its table of functions, and queues.
  *
- * A queue is a stream, and a ring of as many events as posts may be pending. Behind each post its
- * event is recorded; query() looks at the oldest ones, so tokens come back in the order of posts:
+ * A queue is a stream, and a ring of as many events as posts may be pending. Each post is followed
+ * by its event. query() looks at the oldest events, so tokens are reported in the order of posts:
  *
  *     post       stream: copy ▶ record 5 ▶ fold ▶ record 6        ring:  5 6
  *     query      event 5 reached, event 6 not ready yet                  └─ token of 5
  *
- * The stream does not synchronise with the default one; what it has to do with the caller's is in
- * streams.c.
+ * The stream does not synchronise with the default one; streams.c has its relations to the
+ * caller's.
  *
- * Streams of one priority may share a queue of the hardware, and then one that is held keeps up
- * those that are filled after it: the queue's own work too, which the host waits for before it lets
- * the stream go. So a queue has the highest priority, which a caller's stream rarely has, and one
- * that waits for streams the next.
+ * Streams of one priority may share a queue of the hardware. A stream that is held there delays the
+ * streams filled after it: even the queue's own work, for which the host waits before it releases
+ * the held stream. So a queue has the highest priority, which a caller's stream rarely has, and a
+ * queue that waits for streams has the next.
  *
- * A fold is given the stream and launches its kernels there, in the device's context.
+ * A fold gets the stream and launches its kernels there, in the device's context.
  *
- * An error that work meets while it runs loses the device to this process. A queue that has seen
- * one is dead: query() and every post return its status, and the sentence is in the log. */
+ * An error that work meets while it runs takes the device from this process. A queue that has seen
+ * one is dead: query() and every post return its status, and the log has the sentence. */
 #include "device/cuda/queue.h"
 
 #include "base/log.h"
@@ -28,7 +28,7 @@
 
 /* -- queues ------------------------------------------------------------------------------------ */
 
-/* In the device's context; leaves what was made to destroy. */
+/* Fills a queue, in the device's context; leaves a half-made one to destroy. */
 static int fill_queue(struct gyre_device_queue *queue, bool waits, struct gyre_trouble *trouble)
 {
     int least = 0, priority = 0;
@@ -49,7 +49,7 @@ static int fill_queue(struct gyre_device_queue *queue, bool waits, struct gyre_t
 static void cuda_queue_destroy(struct gyre_device_queue *queue)
 {
     if (queue && gyre_cuda_enter(queue->device, NULL) == 0) {
-        if (queue->stream) /* what was posted may still write buffers */
+        if (queue->stream) /* posted work may still write buffers */
             gyre_cuda->cuStreamSynchronize(queue->stream);
         gyre_cuda_detours_free(queue->detours);
         for (uint32_t i = 0; i < GYRE_DEVICE_POSTS && queue->ring[i].event; i++)
@@ -100,7 +100,7 @@ static int cuda_waiter_create(int device, struct gyre_device_queue **queue,
 
 /* -- posting ----------------------------------------------------------------------------------- */
 
-/* Tells the log what went wrong; `deadly` if the queue cannot go on. */
+/* Tells the log about an error; `deadly` where the queue cannot go on. */
 static int note_error(struct gyre_device_queue *queue, CUresult error, const char *call,
                       bool deadly)
 {
@@ -113,7 +113,7 @@ static int note_error(struct gyre_device_queue *queue, CUresult error, const cha
     return status;
 }
 
-/* 0 in the device's context, if the queue takes one more. */
+/* Begins a post. 0 in the device's context, if the queue takes one more. */
 static int begin_post(struct gyre_device_queue *queue)
 {
     if (queue->status)
@@ -134,8 +134,8 @@ static int end_post(struct gyre_device_queue *queue, uint64_t token)
     return status;
 }
 
-/* A driver that refuses to copy between two devices, which is tried before it is counted on, takes
- * nothing else away. */
+/* Copies between two devices. A driver that refuses the copy, which is tried before it is relied
+ * on, leaves the queue alive. */
 static int copy_apart(struct gyre_device_queue *queue, CUdeviceptr to, CUdeviceptr from,
                       uint64_t length)
 {
@@ -168,8 +168,8 @@ static int cuda_copy(struct gyre_device_queue *queue, void *to, const void *from
     return status;
 }
 
-/* A fold returns nothing; the runtime remembers what its launch met, and what was left over from
- * before must not be taken for that. */
+/* Runs a fold. A fold returns nothing: the runtime keeps the error of a launch. An error from
+ * before must not be mistaken for the launch's. */
 static int cuda_reduce(struct gyre_device_queue *queue, gyre_fold fold,
                        const struct gyre_fold_task *task, uint64_t token)
 {

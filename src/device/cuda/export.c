@@ -1,11 +1,11 @@
-/* CUDA memory that the driver exports as a descriptor (cuMemCreate). It is mapped where this
- * process has reserved addresses, and a peer that is given the descriptor maps the same memory:
+/* CUDA memory that the driver exports as a descriptor (cuMemCreate). The owner maps it at reserved
+ * addresses, and a peer that gets the descriptor maps the same memory:
  *
  *     owner                        driver                      peer
  *     reserve, create, map, export ─▶ memory ◀── import, reserve, map
  *
- * It lives until nobody maps it and all descriptors are closed, so the order in which owner and
- * peers let go does not matter. To detach is to map fresh memory at the old addresses. Tested by
+ * The memory lives until no process maps it and all descriptors are closed. So owner and peers may
+ * let go in any order. Detaching maps fresh memory at the old addresses. Tested by
  * tests/unit/device/cuda/regions_test.c. */
 #include "device/cuda/region.h"
 
@@ -16,7 +16,7 @@
 
 /* -- addresses --------------------------------------------------------------------------------- */
 
-/* Maps all of a memory at reserved addresses, for this device to read and write. */
+/* Maps a whole memory at reserved addresses, for this device to read and write. */
 static int map_at(int device, CUdeviceptr at, uint64_t length, CUmemGenericAllocationHandle memory,
                   struct gyre_trouble *trouble)
 {
@@ -78,8 +78,8 @@ bool gyre_cuda_exports(int device)
     return supported;
 }
 
-/* Containers and virtual machines refuse to export in many words. Classic memory may do; where it
- * does not, that is told. */
+/* Tells a failure to export. Containers and virtual machines refuse with many different errors;
+ * where classic memory may do, the status says so. */
 static int export_failed(CUresult error, int device, uint64_t length, const char *call,
                          struct gyre_trouble *trouble)
 {
@@ -123,7 +123,7 @@ int gyre_cuda_alloc_exportable(struct gyre_region *region, uint64_t length,
     if (status)
         return status;
     status = gyre_cuda_map(region->device, length, memory, &region->base, trouble);
-    gyre_cuda->cuMemRelease(memory); /* the mapping and the descriptor keep it */
+    gyre_cuda->cuMemRelease(memory); /* the mapping and the descriptor keep the memory */
     if (status)
         close(fd);
     else
@@ -148,7 +148,7 @@ int gyre_cuda_import_exportable(struct gyre_region *region, int fd, uint64_t len
 /* -- detaching --------------------------------------------------------------------------------- */
 
 /* Puts `fresh`, which is mapped at `scratch`, with the region's content at the region's address, or
- * `old` back. Work that uses the region must have ended before its addresses change hands. */
+ * puts `old` back. All work that uses the region must have ended before. */
 static int take_over(struct gyre_region *region, CUmemGenericAllocationHandle old,
                      CUmemGenericAllocationHandle fresh, void *scratch,
                      struct gyre_trouble *trouble)

@@ -1,19 +1,19 @@
-/* The CUDA device's inside, for the files of this room: the driver's calls, found while the program
- * runs, and the ways in and out of a device's context. A file calls only those below it.
+/* The inside of the CUDA device, for the files of this room: the driver's calls, found while the
+ * program runs, and the ways into and out of a device's context. A file calls only files listed
+ * below it.
  *
  *   cuda.c      the table of the device's functions, and queues
  *   streams.c   a queue and the caller's streams
- *   memory.c    regions: which kind, and whose
+ *   memory.c    regions: their kind and their owner
  *   export.c    memory that is exported as a descriptor
- *   classic.c   memory that travels as an IPC handle
+ *   classic.c   memory that is shared by an IPC handle
  *   apart.c     memory of another device that cannot be mapped
  *   region.c    failures and fills of both kinds
  *   rdma.c      memory for RDMA cards
  *   settle.c    waiting for all work of a device
- *   machine.c   which devices there are; host memory; whose an address is
+ *   machine.c   the machine's devices; host memory; the owner of an address
  *   calls.c     the driver's calls
- *   absent.c    in place of all, in builds without CUDA
- */
+ *   absent.c    in place of all, in builds without CUDA */
 #ifndef GYRE_DEVICE_CUDA_INSIDE_H
 #define GYRE_DEVICE_CUDA_INSIDE_H
 
@@ -89,38 +89,39 @@ struct gyre_cuda_calls {
 /* NULL until gyre_cuda_load() has found devices. */
 extern const struct gyre_cuda_calls *gyre_cuda;
 
-/* Number of devices that this process sees; 0 with the reason. Makes no context. Any thread; what
- * was found first stands. */
+/* Returns the number of devices that this process sees; 0 with the reason. Makes no context. Any
+ * thread; the first answer stands. */
 int gyre_cuda_load(struct gyre_trouble *trouble);
 
-/* Whether there is a device of that number; says what there is. */
+/* Checks that there is a device of that number; the message says which there are. */
 int gyre_cuda_check_device(int device, struct gyre_trouble *trouble);
 
-/* Makes the device's primary context current to this thread, until gyre_cuda_leave() puts back what
- * was. The first entry to a device makes its context, which lives as long as the process. */
+/* Makes the device's primary context current in this thread, until gyre_cuda_leave() restores the
+ * former one. The first entry to a device makes its context, which lives as long as the process. */
 int gyre_cuda_enter(int device, struct gyre_trouble *trouble);
 void gyre_cuda_leave(void);
 
-/* The context of a device that has one, or that gets it now. */
+/* Finds the context of a device; makes it where there is none. */
 int gyre_cuda_context(int device, CUcontext *context);
 
-/* Between these, which nest and are part of the above, nothing that this thread calls spoils a
- * capture of streams that some other thread, or this one, has begun: what is called here is never
- * meant for a graph. */
+/* Between relax and unrelax, which nest, no call of this thread spoils a capture of streams that
+ * this or another thread has begun: these calls are never meant for a graph. enter and leave do
+ * both. */
 void gyre_cuda_relax(void);
 void gyre_cuda_unrelax(void);
 
 int gyre_cuda_prepare(int device, void (*load)(void), struct gyre_trouble *trouble);
 
-/* Multiple of which exportable memory is made; the device has been entered before. */
+/* Exportable memory is a multiple of this size. The device has been entered before. */
 uint64_t gyre_cuda_granularity(int device);
 
-/* The status for an error of CUDA, whose sentence goes to *trouble: "cuMemCreate of 4194304 bytes
- * on CUDA device 1: CUDA_ERROR_OUT_OF_MEMORY; …". `call` is printf's. 0 for CUDA_SUCCESS. */
+/* Returns the status for an error of CUDA and puts its sentence into *trouble: "cuMemCreate of
+ * 4194304 bytes on CUDA device 1: CUDA_ERROR_OUT_OF_MEMORY; …". `call` is printf's. 0 for
+ * CUDA_SUCCESS. */
 int gyre_cuda_failed(CUresult error, int device, struct gyre_trouble *trouble, const char *call,
                      ...) __attribute__((format(printf, 4, 5)));
 
-/* The entries of struct gyre_device that deal with regions (memory.c). */
+/* The entries of struct gyre_device for regions (memory.c). */
 int gyre_cuda_alloc(int device, uint64_t length, enum gyre_share share, struct gyre_region *region,
                     struct gyre_trouble *trouble);
 bool gyre_cuda_exports(int device);
@@ -134,18 +135,18 @@ int gyre_cuda_detach(struct gyre_region *region, struct gyre_trouble *trouble);
 int gyre_cuda_dma_buf(int device, const void *base, uint64_t length, struct gyre_trouble *trouble);
 int gyre_cuda_flush(int device, struct gyre_trouble *trouble);
 
-/* Whether exportable memory can be made such that RDMA cards reach it (rdma.c); the device has
- * been entered before. */
+/* Whether exportable memory can be made such that RDMA cards reach it (rdma.c). The device has been
+ * entered before. */
 bool gyre_cuda_rdma(int device);
 
-/* Waits for all work of the device, of whatever stream; GYRE_TIMED_OUT after some seconds. The
+/* Waits for all work of the device, of every stream; GYRE_TIMED_OUT after some seconds. The
  * device's context need not be current. */
 int gyre_cuda_settle(int device, struct gyre_trouble *trouble);
 
-/* Memory of another device of this process that cannot be mapped (apart.c). add() notes that it is
- * copied from and to where it stands; drop() forgets it once. apart(): a queue of `device` reaches
- * one of them in that way only, and copies by copy(), in its device's context; what that makes for
- * a queue is freed with it. */
+/* Memory of another device of this process that cannot be mapped (apart.c). add() notes such
+ * memory, drop() forgets it once. apart() tells whether a queue of `device` reaches one of two
+ * addresses by copies only. copy() copies then, in its device's context, and keeps its detours in
+ * the queue until they are freed. */
 struct gyre_cuda_detour;
 int gyre_cuda_apart_add(int owner, const void *base, uint64_t length, struct gyre_trouble *trouble);
 void gyre_cuda_apart_drop(const void *base);
@@ -154,7 +155,8 @@ CUresult gyre_cuda_apart_copy(struct gyre_cuda_detour **detours, int device, CUs
                               CUdeviceptr to, CUdeviceptr from, uint64_t length);
 void gyre_cuda_detours_free(struct gyre_cuda_detour *detours);
 
-/* Those that ask what there is, and lock host memory (machine.c). */
+/* The entries of struct gyre_device that ask about the machine, and lock host memory
+ * (machine.c). */
 int gyre_cuda_identify(int device, struct gyre_device_identity *identity,
                        struct gyre_trouble *trouble);
 bool gyre_cuda_reaches(int device, int other);

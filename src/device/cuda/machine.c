@@ -1,13 +1,13 @@
-/* What devices there are, what reaches what, and host memory that devices may use.
+/* The machine's devices, which of them reach each other, and host memory that devices may use.
  *
- * A process may number its devices as it likes (CUDA_VISIBLE_DEVICES); two processes know by the
- * UUID whether they share one. What is asked here makes no context, for a process that only looks
- * around must not take hundreds of MiB of every device.
+ * A process may number its devices as it likes (CUDA_VISIBLE_DEVICES). Two processes compare UUIDs
+ * to find out whether they share a device. The questions here make no context, because a process
+ * that only looks must not take hundreds of MiB of every device.
  *
  * Host memory is locked once for all devices of the process (PORTABLE) and mapped to them at the
- * address that the host uses (DEVICEMAP and unified addressing): so a kernel and a copy are given
- * the same pointer as memcpy(). Memory of a peer's memfd is locked in each process that maps it.
- * Tested by tests/unit/device/cuda/cuda_test.c. */
+ * host's address (DEVICEMAP and unified addressing). So a kernel and a copy get the same pointer as
+ * memcpy(). Memory of a peer's memfd is locked in each process that maps it. Tested by
+ * tests/unit/device/cuda/cuda_test.c. */
 #include "device/cuda/inside.h"
 
 #include "base/log.h"
@@ -53,7 +53,7 @@ bool gyre_cuda_reaches(int device, int other)
            !gyre_cuda->cuDeviceCanAccessPeer(&can, one, two) && can;
 }
 
-/* A handle of the driver is the device's number. */
+/* The current device; a handle of the driver is the device's number. */
 int gyre_cuda_current(void)
 {
     CUdevice handle;
@@ -64,7 +64,7 @@ int gyre_cuda_current(void)
 
 /* -- host memory ------------------------------------------------------------------------------- */
 
-/* Kernels are given the host's address, so one that differs is of no use. */
+/* Checks that the device sees the memory at the host's address, which kernels use. */
 static int check_address(int device, void *memory, struct gyre_trouble *trouble)
 {
     CUdeviceptr seen;
@@ -109,7 +109,8 @@ void gyre_cuda_unpin(int device, void *memory)
 
 /* -- who owns an address ----------------------------------------------------------------------- */
 
-/* Memory that CUDA moves between host and device (managed) is host memory too. */
+/* The kind of memory at an address. Memory that CUDA moves between host and device (managed) counts
+ * as host memory. */
 enum gyre_memory_kind gyre_cuda_classify(const void *address)
 {
     unsigned type = 0, managed = 0;
@@ -122,8 +123,8 @@ enum gyre_memory_kind gyre_cuda_classify(const void *address)
     return type == CU_MEMORYTYPE_DEVICE && !managed ? GYRE_MEMORY_CUDA : GYRE_MEMORY_HOST;
 }
 
-/* What a device's queues can reach of another device's memory is asked in its context. A driver
- * that does not know lets it pass. */
+/* Checks in the device's context that its queues reach another device's memory. Where the driver
+ * does not know, the memory passes. */
 int gyre_cuda_admit(int device, const void *address, struct gyre_trouble *trouble)
 {
     int owner = device;

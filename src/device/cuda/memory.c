@@ -1,16 +1,16 @@
-/* Regions of CUDA memory: which of its two kinds one is, and whose.
+/* Regions of CUDA memory: their kind and their owner.
  *
  *     alloc    exportable (export.c), or classic (classic.c), or of this process only
  *     import   a descriptor of the first, or a ticket of the second
  *     adopt    the same inside a process
  *
  * An adopted region is exportable memory that is mapped once more, by its handle, at addresses of
- * its own, so that detaching is as between processes. By a device that cannot map it, it is copied
- * where it stands (apart.c). Classic memory cannot be opened where it was made; it is used where it
- * stands, by the same device.
+ * its own, so detaching works as between processes. A device that cannot map the region copies it
+ * at the owner's address (apart.c). Classic memory cannot be opened in the process that made it;
+ * the same device uses it at the owner's address.
  *
- * Nobody but the owner can be kept from writing CUDA memory, so GYRE_SHARE_SEALED is refused.
- * Tested by tests/unit/device/cuda/regions_test.c. */
+ * No peer can be kept from writing CUDA memory, so GYRE_SHARE_SEALED is refused. Tested by
+ * tests/unit/device/cuda/regions_test.c. */
 #include "device/cuda/region.h"
 
 #include "base/log.h"
@@ -18,7 +18,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#define ADOPTED    (-2) /* as a descriptor: memory of this process, where it stands */
+#define ADOPTED    (-2) /* as a descriptor: memory of this process, at the owner's address */
 #define LENGTH_MAX (UINT64_C(1) << 48)
 
 static struct gyre_region empty_region(int device)
@@ -41,8 +41,8 @@ static int check_request(uint64_t length, enum gyre_share share, struct gyre_tro
 
 /* -- regions ----------------------------------------------------------------------------------- */
 
-/* Exportable if that is possible here, else classic. Classic memory has whole granules too: the
- * driver hands out smaller pieces of one block, and opening one opens all of it. */
+/* Allocates exportable memory where possible, else classic. Classic memory has whole granules too:
+ * the driver cuts smaller pieces from one block, and opening one piece opens the whole block. */
 static int alloc_some(struct gyre_region *region, uint64_t length, struct gyre_trouble *trouble)
 {
     struct gyre_trouble refused = {0};
@@ -78,7 +78,7 @@ int gyre_cuda_alloc(int device, uint64_t length, enum gyre_share share, struct g
     return status;
 }
 
-/* Gives up addresses; classic memory by the call that fits how it came. */
+/* Gives up addresses. Classic memory takes the call that fits how it was made. */
 static void let_go(struct gyre_region *region, bool owner)
 {
     if (region->copied)
@@ -130,7 +130,7 @@ int gyre_cuda_import(int device, int fd, uint64_t length, enum gyre_share share,
     return status;
 }
 
-/* The device that has this memory; -1: it is not a device's. */
+/* The device that owns this memory; -1: none. */
 static int device_of_memory(const void *base)
 {
     int owner = -1;

@@ -1,5 +1,5 @@
-/* What a queue of a CUDA device is, for cuda.c, which fills it, and streams.c, which lets
- * it wait for the caller's streams and those for the host. */
+/* The queue of a CUDA device, for cuda.c, which fills it, and streams.c, which makes it wait for
+ * the caller's streams and the caller's streams for the host. */
 #ifndef GYRE_DEVICE_CUDA_QUEUE_H
 #define GYRE_DEVICE_CUDA_QUEUE_H
 
@@ -14,13 +14,13 @@ struct gyre_device_queue {
     int device;
     int status; /* negative: dead */
     CUstream stream;
-    CUevent gate; /* recorded on others' streams */
+    CUevent gate; /* recorded on the caller's streams */
     struct gyre_cuda_detour *detours;
     uint32_t posted, reported;
     struct gyre_cuda_pending ring[GYRE_DEVICE_POSTS];
 };
 
-/* The entries of struct gyre_device that deal with the caller's streams. */
+/* The entries of struct gyre_device for the caller's streams. */
 int gyre_cuda_after(struct gyre_device_queue *queue, void *foreign, struct gyre_trouble *trouble);
 int gyre_cuda_hold(struct gyre_device_queue *queue, void *foreign, const gyre_device_word *word,
                    uint64_t value, struct gyre_trouble *trouble);

@@ -5,9 +5,9 @@
  *                                                     flush ◀────────────────┘
  *                                                       └─▶ kernels and copies posted now see it
  *
- * What a card has written may still be on its way inside the machine when the host hears that it is
- * done, because that news and the bytes go different ways. Only the driver knows whether a device
- * orders them by itself; where it does, flush() costs nothing. Tested by
+ * A card's bytes may still be on their way inside the machine when the host hears that the write is
+ * done, because news and bytes go different ways. Only the driver knows whether a device orders
+ * them by itself; where a device does, flush() costs nothing. Tested by
  * tests/unit/transport/link/verbs/on_device_test.c. */
 #include "device/cuda/inside.h"
 

@@ -1,5 +1,4 @@
-/* Both kinds of CUDA memory: failures told, bytes filled. Tested by
- * tests/unit/device/cuda/cuda_test.c. */
+/* Failures and fills of both kinds of CUDA memory. Tested by tests/unit/device/cuda/cuda_test.c. */
 #include "device/cuda/region.h"
 
 int gyre_cuda_memory_failed(CUresult error, int device, uint64_t length, const char *call,

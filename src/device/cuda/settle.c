@@ -1,14 +1,15 @@
-/* Waiting for all work of a device, but not for ever.
+/* Waits for all work of a device, but not for ever.
  *
- * The driver's call has no limit, and what it waits for may never end: a stream of the caller's may
- * wait for the very thread that waits here. So a thread of its own calls it; whoever wanted to know
- * goes on without it after a while, and the last of the two frees what they share. Tested by
+ * The driver's call has no limit, and its wait may never end: a stream of the caller's may wait for
+ * the very thread that waits here. So a thread of its own makes the call. The waiting thread goes
+ * on without it after a while, and the last of the two frees what they share. Tested by
  * tests/unit/device/cuda/regions_test.c. */
 #include "device/cuda/inside.h"
 
+#include "base/machine/thread.h"
+
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -19,7 +20,7 @@ struct settling {
     pthread_cond_t over;
     int device;
     int status;
-    bool ended, left; /* by the driver; by whoever wanted to know */
+    bool ended, left; /* the driver's call has ended; the waiting thread has left */
     struct gyre_trouble trouble;
 };
 
@@ -55,11 +56,7 @@ static void *settle_main(void *argument)
 static int start_settling(struct settling *settling)
 {
     pthread_t thread;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int status = -pthread_create(&thread, NULL, settle_main, settling);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int status = gyre_thread_start(&thread, settle_main, settling);
     if (!status)
         pthread_detach(thread);
     return status;
@@ -80,7 +77,7 @@ static struct settling *new_settling(int device)
     return settling;
 }
 
-/* Whether it has ended in time; if so, nobody else knows of it any more. */
+/* Whether the work ended in time. If so, no other thread uses the struct any more. */
 static bool await_settled(struct settling *settling)
 {
     struct timespec until;

@@ -1,20 +1,20 @@
 /* A CUDA queue and the caller's own streams, of the same device.
  *
- * after() makes the queue wait for what the caller has put on a stream; NULL is nothing, and the
+ * after() makes the queue wait for the work on the caller's stream; NULL is no work, and the
  * default stream is CU_STREAM_LEGACY here. hold() is the way back: the caller's stream waits for a
- * word of the host's memory, so the host, not a kernel, decides when it goes on.
+ * word of host memory, so the host, not a kernel, decides when the stream goes on.
  *
  *     the caller's stream   work ─▶ gate ···▶ held until *word ≥ value ─▶ work
  *     the queue's stream             └─▶ copy ─▶ fold ─▶ … (query) ─┘ a store of the host's
  *
- * fold_on() puts a kernel on the caller's stream itself, where nothing has to wait for anything:
- * that may be part of a graph, too. */
+ * fold_on() puts a kernel on the caller's stream itself. Nothing waits there, so the kernel may be
+ * part of a graph, too. */
 #include "device/cuda/queue.h"
 
 #include <cuda_runtime_api.h>
 
-/* A stream that is being captured would draw the queue's into its graph, and what is waited for
- * once would be waited for at every launch of it. */
+/* Refuses a stream that is being captured. It would draw the queue's stream into its graph, and
+ * every launch of the graph would repeat the wait. */
 static int check_capture(const struct gyre_device_queue *queue, CUstream foreign,
                          struct gyre_trouble *trouble)
 {
@@ -48,7 +48,8 @@ static int check_owner(const struct gyre_device_queue *queue, CUstream foreign,
     return 0;
 }
 
-/* Without it no stream could be held. It is asked before anything is started that counts on it. */
+/* Checks that streams can wait for words of memory, before anything starts that relies on
+ * hold(). */
 static int check_stream_words(const struct gyre_device_queue *queue, struct gyre_trouble *trouble)
 {
     int supported = 0;
@@ -65,7 +66,8 @@ static int check_stream_words(const struct gyre_device_queue *queue, struct gyre
                             queue->device);
 }
 
-/* 0 in the device's context, if the queue is alive and the stream one of the device's. */
+/* Begins a call for a caller's stream. 0 in the device's context, if the queue is alive and the
+ * stream is of its device. */
 static int begin_foreign(struct gyre_device_queue *queue, CUstream foreign, bool captured,
                          struct gyre_trouble *trouble)
 {
@@ -126,7 +128,8 @@ int gyre_cuda_hold(struct gyre_device_queue *queue, void *foreign, const gyre_de
     return status;
 }
 
-/* What is left over from before must not be taken for what the launch has met. */
+/* Runs a fold on the caller's stream. An error from before must not be mistaken for the
+ * launch's. */
 int gyre_cuda_fold_on(struct gyre_device_queue *queue, void *foreign, gyre_fold fold,
                       const struct gyre_fold_task *task, struct gyre_trouble *trouble)
 {

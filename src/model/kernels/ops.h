@@ -69,8 +69,6 @@ struct gyre_ops {
     double (*squares)(const float *x, double about, size_t count);
     double (*dot)(const float *a, const float *x, double about, size_t count);
 
-    void (*scale)(float *x, float factor, size_t count);
-    void (*axpy)(float *y, float factor, const float *x, size_t count); /* y += factor * x */
     /* y = x * factor + offset, computed in double and rounded once; y may be x. */
     void (*affine)(float *y, const float *x, float factor, float offset, size_t count);
 

@@ -8,8 +8,13 @@ const char *const gyre_rate_names[] = {[GYRE_RATE_CONSTANT] = "constant",
                                        [GYRE_RATE_COSINE] = "cosine",
                                        NULL};
 
-int gyre_rate_check(const struct gyre_rate_settings *s, struct gyre_trouble *trouble)
+int gyre_rate_check(const struct gyre_learning_rate *s, struct gyre_trouble *trouble)
 {
+    if (gyre_check_size("gyre_learning_rate", s->size, sizeof *s, trouble))
+        return GYRE_INVALID;
+    if ((unsigned)s->kind > GYRE_RATE_COSINE)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "learning rate of kind %d: it is unknown",
+                                (int)s->kind);
     if (!(s->rate >= 0) || isinf(s->rate))
         return gyre_trouble_set(trouble, GYRE_INVALID, "learning rate %g: expected 0 or more",
                                 s->rate);
@@ -28,8 +33,20 @@ int gyre_rate_check(const struct gyre_rate_settings *s, struct gyre_trouble *tro
     return 0;
 }
 
-double gyre_rate_at(const struct gyre_rate_settings *s, uint64_t step)
+int gyre_learning_rate_check(const struct gyre_learning_rate *rate)
 {
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    if (!rate)
+        return gyre_refuse("gyre_learning_rate_check: the learning rate is NULL");
+    trouble->status = 0;
+    return gyre_rate_check(rate, trouble);
+}
+
+double gyre_learning_rate_at(const struct gyre_learning_rate *s, uint64_t step)
+{
+    struct gyre_trouble ignored = {0};
+    if (!s || gyre_rate_check(s, &ignored))
+        return NAN;
     if (step < s->warmup)
         return s->rate * (double)(step + 1) / (double)s->warmup;
     step -= s->warmup;

@@ -180,6 +180,11 @@ size_t gyre_model_outputs(const struct gyre_model *model)
     return gyre_volume_count(model->layer[model->layers - 1].out);
 }
 
+enum gyre_precision gyre_model_precision(const struct gyre_model *model)
+{
+    return model->settings.precision;
+}
+
 const char *gyre_model_products(const struct gyre_model *model)
 {
     return gyre_dense_name(model->pass.dense);

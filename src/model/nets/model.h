@@ -50,6 +50,8 @@ int gyre_model_buffers(struct gyre_model *model, struct gyre_running_buffer *con
 struct gyre_volume gyre_model_input(const struct gyre_model *model);
 size_t gyre_model_outputs(const struct gyre_model *model);
 
+enum gyre_precision gyre_model_precision(const struct gyre_model *model);
+
 /* Who multiplies, as gyre_dense_name() says it. */
 const char *gyre_model_products(const struct gyre_model *model);
 

@@ -2,6 +2,8 @@
  * tests/unit/model/network/network_test.c. */
 #include "model/network/file.h"
 
+#include "base/printable.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +78,7 @@ static int expect_no_others(const struct gyre_replica *r, const struct gyre_safe
         if (i == items(r))
             return gyre_trouble_set(trouble, GYRE_INVALID,
                                     "%s: has '%s', which the network has not", path,
-                                    gyre_stored_shown(name, shown));
+                                    gyre_printable(shown, sizeof shown, name));
     }
     return 0;
 }
@@ -90,12 +92,10 @@ static void take_file(struct gyre_replica *r, const struct gyre_safetensors *fil
     }
 }
 
-int gyre_replica_load(struct gyre_replica *r, const char *path, struct gyre_trouble *trouble)
+int gyre_replica_take(struct gyre_replica *r, const struct gyre_safetensors *file, const char *path,
+                      struct gyre_trouble *trouble)
 {
-    struct gyre_safetensors *file;
-    int status = gyre_safetensors_open(&file, path, trouble);
-    if (status)
-        return status;
+    int status = 0;
     for (int i = 0; !status && i < items(r); i++) {
         const struct gyre_stored_tensor want = tensor_of(&r->item[i]);
         status = expect_tensor(file, path, &want, trouble);
@@ -104,6 +104,16 @@ int gyre_replica_load(struct gyre_replica *r, const char *path, struct gyre_trou
         status = expect_no_others(r, file, path, trouble);
     if (!status)
         take_file(r, file);
+    return status;
+}
+
+int gyre_replica_load(struct gyre_replica *r, const char *path, struct gyre_trouble *trouble)
+{
+    struct gyre_safetensors *file;
+    int status = gyre_safetensors_open(&file, path, trouble);
+    if (status)
+        return status;
+    status = gyre_replica_take(r, file, path, trouble);
     gyre_safetensors_close(file);
     return status;
 }

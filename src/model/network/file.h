@@ -13,4 +13,9 @@ void gyre_replica_list(const struct gyre_replica *replica, struct gyre_stored_te
 int gyre_replica_save(struct gyre_replica *replica, const char *path, struct gyre_trouble *trouble);
 int gyre_replica_load(struct gyre_replica *replica, const char *path, struct gyre_trouble *trouble);
 
+/* Takes the values of an open file, which messages call `path`. GYRE_INVALID, and nothing is taken,
+ * where its tensors are others than the replica's. */
+int gyre_replica_take(struct gyre_replica *replica, const struct gyre_safetensors *file,
+                      const char *path, struct gyre_trouble *trouble);
+
 #endif

@@ -4,23 +4,25 @@
  *   network.c   networks
  *   samples.c   data sets
  *   file.c      values in a file
- *   replica.c   values, engine and optimiser, for the trainer too
+ *   update.c    the end of a step, for the trainer too
+ *   state.c     the optimiser's state of all ranks
+ *   replica.c   values and engine, for the trainer too
  *
  * The caller ends a step by gyre_ddp_wait(), so values and gradients are bound anew in each
  * call. */
 #include "model/learning/init.h"
 #include "model/network/file.h"
-#include "model/network/replica.h"
+#include "model/network/network.h"
+#include "model/network/update.h"
 
 #include <errno.h>
 #include <gyre/model.h>
+#include <math.h>
 #include <stdlib.h>
 
 struct gyre_network {
     struct gyre_replica replica;
     uint64_t batch;
-    struct gyre_optimizer_settings settings;
-    uint64_t updated; /* the engine's step that was applied last */
 };
 
 /* This thread's record of failures, empty. */
@@ -32,12 +34,11 @@ static struct gyre_trouble *fresh_trouble(void)
     return trouble;
 }
 
-/* A failure of the engine: the communicator has its story, unless it was a refusal here, which this
- * thread was told already. */
+/* A failure of the engine: the communicator has the story, unless this thread was told already. */
 static int told(struct gyre_network *network, int status)
 {
     const char *story = gyre_error(network->replica.comm);
-    if (status < 0 && (status != GYRE_INVALID || !gyre_thread_trouble()->status))
+    if (status < 0 && !gyre_thread_trouble()->status)
         gyre_trouble_set(fresh_trouble(), status, "%s", *story ? story : gyre_status_name(status));
     return status;
 }
@@ -49,6 +50,11 @@ static int check_network_options(const struct gyre_network_options *options)
         return GYRE_INVALID;
     if ((unsigned)options->method > GYRE_NETWORK_ADAMW)
         return gyre_refuse("gyre_network_options.method %d is unknown", (int)options->method);
+    if (options->precision != GYRE_F32 && options->precision != GYRE_BF16 &&
+        options->precision != GYRE_F16)
+        return gyre_refuse("gyre_network_options.precision %d: GYRE_F32, GYRE_BF16 or GYRE_F16 is "
+                           "expected",
+                           (int)options->precision);
     return 0;
 }
 
@@ -67,6 +73,15 @@ static struct gyre_optimizer_settings settings_of(const struct gyre_network_opti
     settings.beta2 = options->beta2;
     settings.epsilon = options->epsilon;
     return settings;
+}
+
+static struct gyre_model_settings model_settings_of(const struct gyre_network_options *options)
+{
+    return (struct gyre_model_settings){.batch = options->batch,
+                                        .precision =
+                                            options->precision == GYRE_BF16  ? GYRE_PRECISION_BF16
+                                            : options->precision == GYRE_F16 ? GYRE_PRECISION_F16
+                                                                             : GYRE_PRECISION_F32};
 }
 
 /* Settings that no optimiser takes are refused here, and not in the first update. */
@@ -95,12 +110,12 @@ static int make_network(struct gyre_network **out, struct gyre_model *model,
         return gyre_trouble_set(fresh_trouble(), -ENOMEM, "no memory for a network");
     }
     n->batch = options->batch;
-    n->settings = settings_of(options);
-    int status = gyre_replica_init(&n->replica, model);
+    const struct gyre_optimizer_settings settings = settings_of(options);
+    int status = gyre_replica_init(&n->replica, model, &settings);
     if (status)
         gyre_trouble_set(fresh_trouble(), status, "no memory for the values of a network");
     if (!status)
-        status = check_optimizer(&n->settings);
+        status = check_optimizer(&settings);
     if (!status)
         status = start_values(&n->replica, options);
     if (status)
@@ -124,7 +139,7 @@ int gyre_network_perceptron(struct gyre_network **network, const uint64_t *width
     int status = check_network_options(options);
     if (status)
         return status;
-    const struct gyre_model_settings settings = {.batch = options->batch};
+    const struct gyre_model_settings settings = model_settings_of(options);
     status = gyre_mlp_create(&model, widths, count, &settings, fresh_trouble());
     return status ? status : make_network(network, model, options);
 }
@@ -142,7 +157,7 @@ int gyre_network_convnet(struct gyre_network **network, uint64_t channels, uint6
     int status = check_network_options(options);
     if (status)
         return status;
-    const struct gyre_model_settings settings = {.batch = options->batch};
+    const struct gyre_model_settings settings = model_settings_of(options);
     status = gyre_convnet_create(&model, (struct gyre_volume){channels, height, width}, classes,
                                  &settings, fresh_trouble());
     return status ? status : make_network(network, model, options);
@@ -154,6 +169,11 @@ void gyre_network_destroy(struct gyre_network *network)
         return;
     gyre_replica_deinit(&network->replica);
     free(network);
+}
+
+struct gyre_replica *gyre_network_replica(struct gyre_network *network)
+{
+    return &network->replica;
 }
 
 uint64_t gyre_network_inputs(const struct gyre_network *network)
@@ -242,7 +262,7 @@ static int learn(struct gyre_network *n, const float *x, uint64_t samples,
     if (status || !samples)
         return status;
     gyre_replica_bind(r);
-    status = gyre_replica_forward(r, x, samples, true, wanted, 1, &loss, fresh_trouble());
+    status = gyre_replica_forward(r, x, samples, true, wanted, &loss, fresh_trouble());
     if (!status)
         status = gyre_ddp_add(r->ddp, GYRE_NETWORK_LOSS, loss.sum);
     if (!status)
@@ -278,18 +298,19 @@ int gyre_network_update(struct gyre_network *n, double rate)
         return gyre_refuse("gyre_network_update: %s",
                            n ? "gyre_network_join() comes first" : "the network is NULL");
     const struct gyre_ddp_result *result = gyre_ddp_result(n->replica.ddp);
-    if (result->number == n->updated)
+    if (result->number == n->replica.updated)
         return gyre_refuse("gyre_network_update: step %llu was applied already; the next one ends "
                            "by gyre_ddp_wait()",
                            (unsigned long long)result->number);
-    n->updated = result->number;
-    if (!result->samples || result->nonfinite || result->skip)
-        return 0;
-    fresh_trouble();
-    int status = n->replica.optimizer ? 0
-                                      : gyre_replica_make_optimizer(&n->replica, &n->settings,
-                                                                    gyre_thread_trouble());
-    return status ? status : told(n, gyre_replica_update(&n->replica, rate, result->factor));
+    if (!(rate >= 0) || isinf(rate))
+        return gyre_refuse("gyre_network_update: learning rate %g: expected 0 or more", rate);
+    n->replica.updated = result->number;
+    return result->samples ? told(n, gyre_replica_update(&n->replica, rate, fresh_trouble())) : 0;
+}
+
+double gyre_network_loss_scale(const struct gyre_network *n)
+{
+    return n ? (double)gyre_scaler_scale(&n->replica.scaler) : 1;
 }
 
 /* -- evaluation -------------------------------------------------------------------------------- */
@@ -312,7 +333,7 @@ static int score_all(struct gyre_network *n, const float *x, uint64_t samples,
     gyre_replica_bind(&n->replica);
     if (samples)
         status =
-            gyre_replica_forward(&n->replica, x, samples, false, wanted, 1, &loss, fresh_trouble());
+            gyre_replica_forward(&n->replica, x, samples, false, wanted, &loss, fresh_trouble());
     if (status)
         return status;
     score->loss += loss.sum;

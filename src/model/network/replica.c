@@ -55,9 +55,11 @@ static void lay_out_buffers(struct gyre_replica *r)
     }
 }
 
-int gyre_replica_init(struct gyre_replica *r, struct gyre_model *model)
+int gyre_replica_init(struct gyre_replica *r, struct gyre_model *model,
+                      const struct gyre_optimizer_settings *settings)
 {
-    *r = (struct gyre_replica){.model = model};
+    *r = (struct gyre_replica){.model = model, .settings = *settings};
+    gyre_scaler_init(&r->scaler, gyre_model_precision(model) == GYRE_PRECISION_F16);
     r->parameters = gyre_model_parameters(model, &r->parameter);
     r->buffers = gyre_model_buffers(model, &r->buffer);
     int status = allocate_values(r);
@@ -68,9 +70,18 @@ int gyre_replica_init(struct gyre_replica *r, struct gyre_model *model)
     return 0;
 }
 
+void gyre_whole_states_free(struct gyre_whole_states *states)
+{
+    free(states->whole[0]);
+    free(states->whole[1]);
+    free(states->room);
+    *states = (struct gyre_whole_states){0};
+}
+
 void gyre_replica_deinit(struct gyre_replica *r)
 {
     gyre_optimizer_destroy(r->optimizer);
+    gyre_whole_states_free(&r->resumed);
     free(r->piece);
     gyre_ddp_destroy(r->ddp);
     gyre_model_destroy(r->model);
@@ -96,7 +107,9 @@ int gyre_replica_join(struct gyre_replica *r, struct gyre_comm *comm,
 {
     struct gyre_ddp_options all = *options;
     all.buffers = (struct gyre_ddp_buffers){r->item + r->parameters, r->buffers};
+    all.norm |= r->scaler.enabled;
     r->comm = comm;
+    r->sharded = options->sharded;
     int status = gyre_ddp_create(&r->ddp, comm, r->item, r->parameters, &all);
     if (status)
         return status;
@@ -136,9 +149,10 @@ static int finish_pass(struct gyre_replica *r, int status, bool tells)
 }
 
 int gyre_replica_forward(struct gyre_replica *r, const float *x, size_t samples, bool train,
-                         struct gyre_wanted wanted, float factor, struct gyre_loss *loss,
+                         struct gyre_wanted wanted, struct gyre_loss *loss,
                          struct gyre_trouble *trouble)
 {
+    const float factor = gyre_scaler_scale(&r->scaler);
     const size_t width = gyre_model_outputs(r->model);
     float *gradient = gyre_model_output_gradient(r->model);
     const float *outputs;
@@ -157,37 +171,4 @@ int gyre_replica_backward(struct gyre_replica *r, bool adds, bool tells,
                           struct gyre_trouble *trouble)
 {
     return finish_pass(r, gyre_model_backward(r->model, adds, trouble), tells);
-}
-
-/* -- the update -------------------------------------------------------------------------------- */
-
-int gyre_replica_make_optimizer(struct gyre_replica *r,
-                                const struct gyre_optimizer_settings *settings,
-                                struct gyre_trouble *trouble)
-{
-    struct gyre_ddp_piece piece;
-    uint64_t range = 0;
-    while (gyre_ddp_piece(r->ddp, r->pieces, &piece) == 0)
-        r->pieces++;
-    r->piece = calloc((size_t)r->pieces + 1, sizeof *r->piece);
-    if (!r->piece)
-        return gyre_trouble_set(trouble, -ENOMEM, "no memory for the optimiser's books");
-    for (int k = 0; k < r->pieces && gyre_ddp_piece(r->ddp, k, &piece) == 0; k++) {
-        r->piece[k] = (struct gyre_replica_piece){piece.parameter, piece.first, piece.count, range};
-        range += piece.count;
-    }
-    return gyre_optimizer_create(&r->optimizer, settings, range, trouble);
-}
-
-int gyre_replica_update(struct gyre_replica *r, double rate, double factor)
-{
-    gyre_optimizer_begin(r->optimizer, rate);
-    for (int k = 0; k < r->pieces; k++) {
-        const struct gyre_replica_piece *piece = &r->piece[k];
-        float *value = gyre_ddp_value(r->ddp, piece->parameter);
-        const float *gradient = gyre_ddp_gradient(r->ddp, piece->parameter);
-        gyre_optimizer_apply(r->optimizer, piece->at, piece->count, value + piece->first,
-                             gradient + piece->first, (float)factor);
-    }
-    return gyre_ddp_gather(r->ddp);
 }

@@ -1,5 +1,5 @@
-/* A rank's replica of a model: the values, the engine that reduces its gradients, the optimiser.
- * Network and trainer are made of it.
+/* A rank's replica of a model: the values, the engine that reduces its gradients, the optimiser and
+ * the loss scale. Network and trainer are made of it.
  *
  *     init      model ─▶ memory of its values; the caller fills them
  *     join      the same memory, handed to gyre_ddp_create()
@@ -13,6 +13,7 @@
 
 #include "model/learning/loss.h"
 #include "model/learning/optimizer.h"
+#include "model/learning/scaler.h"
 #include "model/nets/model.h"
 
 #include <gyre/ddp.h>
@@ -22,6 +23,13 @@
 struct gyre_replica_piece {
     int parameter;
     uint64_t first, count, at;
+};
+
+/* All of the optimiser's state; state.h. */
+struct gyre_whole_states {
+    int count;
+    float *whole[2]; /* rank 0: of all parameters, in their order */
+    float *room;     /* of this rank, for one parameter */
 };
 
 struct gyre_replica {
@@ -36,12 +44,18 @@ struct gyre_replica {
 
     struct gyre_comm *comm;
     struct gyre_ddp *ddp; /* NULL until it has joined */
+    bool sharded;
     bool
         looks; /* for NaN and infinity in each gradient that backward does not know to be bounded */
 
+    struct gyre_optimizer_settings settings;
     struct gyre_optimizer *optimizer; /* NULL until it is made */
     struct gyre_replica_piece *piece;
     int pieces;
+    uint64_t updated; /* a network's: the engine's step that was applied, or loaded over, last */
+    struct gyre_whole_states resumed; /* for the optimiser, until it is made; room NULL: none */
+    int64_t resumed_steps;            /* that it has made */
+    struct gyre_scaler scaler;        /* enabled where products are of f16 */
 };
 
 /* What a batch is compared with: one of the two. */
@@ -51,34 +65,29 @@ struct gyre_wanted {
 };
 
 /* Takes the model over, also where it fails: -ENOMEM. Deinit takes every state, also zeros. */
-int gyre_replica_init(struct gyre_replica *replica, struct gyre_model *model);
+int gyre_replica_init(struct gyre_replica *replica, struct gyre_model *model,
+                      const struct gyre_optimizer_settings *settings);
 void gyre_replica_deinit(struct gyre_replica *replica);
+void gyre_whole_states_free(struct gyre_whole_states *states);
 
-/* Makes the engine; options->buffers are the replica's. Collective. The engine's status. */
+/* Makes the engine; options->buffers are the replica's, and `norm` is computed where the loss is
+ * scaled, for only the norm tells that a sum of gradients overflowed. Collective. The engine's
+ * status. */
 int gyre_replica_join(struct gyre_replica *replica, struct gyre_comm *comm,
                       const struct gyre_ddp_options *options);
 
 /* Values and gradients to where the engine has them now. */
 void gyre_replica_bind(struct gyre_replica *replica);
 
-/* Forward, and the loss with its gradient times `factor` where backward takes it from. Adds to
- * *loss. A failure without a story in `trouble` is the communicator's. */
+/* Forward, and the loss with its gradient times the loss scale where backward takes it from. Adds
+ * to *loss. A failure without a story in `trouble` is the communicator's. */
 int gyre_replica_forward(struct gyre_replica *replica, const float *x, size_t samples, bool train,
-                         struct gyre_wanted wanted, float factor, struct gyre_loss *loss,
+                         struct gyre_wanted wanted, struct gyre_loss *loss,
                          struct gyre_trouble *trouble);
 
 /* Gradients are put, or added if `adds`; each is told to the engine if `tells`. Otherwise as
  * forward. */
 int gyre_replica_backward(struct gyre_replica *replica, bool adds, bool tells,
                           struct gyre_trouble *trouble);
-
-/* Lists this rank's pieces and makes the optimiser for them. */
-int gyre_replica_make_optimizer(struct gyre_replica *replica,
-                                const struct gyre_optimizer_settings *settings,
-                                struct gyre_trouble *trouble);
-
-/* Steps the optimiser over the pieces, with gradients times `factor`; all ranks get all values. The
- * engine's status. */
-int gyre_replica_update(struct gyre_replica *replica, double rate, double factor);
 
 #endif

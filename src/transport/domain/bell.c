@@ -1,11 +1,11 @@
-/* The doorbell: how a rank that sleeps is woken by its node's peers.
+/* The doorbell, by which the node's peers wake a rank that sleeps.
  *
  * Each rank shows its sleep in a page that the node's peers can write. A rank sleeps on a futex in
  * the page, or on the links' descriptors where sockets are in play. The race between going to sleep
  * and the coming of data is closed from both sides: the sleeper shows its sleep, fences and looks
- * again; a peer writes its data, fences and looks whether somebody sleeps. Peers write often and
- * nobody sleeps often, so where membarrier(2) is to be had the sleeper fences for everybody, and a
- * peer's look costs a load.
+ * again; a peer writes its data, fences and looks whether a rank sleeps. Peers write often and
+ * ranks sleep seldom. So where membarrier(2) is available the sleeper fences for all processes, and
+ * a peer's look costs a load.
  *
  * Tested by tests/program/collectives/collectives.c. */
 #include "transport/domain/inside.h"
@@ -68,7 +68,7 @@ void gyre_domain_bell_deinit(struct gyre_domain *domain)
         close(domain->eventfd);
 }
 
-/* The thread that drives may sleep. */
+/* Wakes the owner, which may sleep. */
 void gyre_domain_wake_owner(struct gyre_domain *domain)
 {
     const uint64_t one = 1;

@@ -1,18 +1,18 @@
-/* Which CUDA device is this process's?
+/* Chooses this process's CUDA device.
  *
- *     a list, 2,4,7     local rank 0 ─▶ 2    1 ─▶ 4    2 ─▶ 7    3: refused, with what is there
+ *     a list, 2,4,7     local rank 0 ─▶ 2    1 ─▶ 4    2 ─▶ 7    3: refused, with the devices here
  *     none              the device whose context is current to the thread that joins
  *                       ─▶ else local rank modulo devices, where the program has loaded CUDA
  *                       ─▶ else none: CUDA is not touched, and host memory is served
  *     a number          where several ranks live in one process (gyre_init_in_process), which one
  *                       current device does not tell apart
  *
- * It is settled before rendezvous, so that a wrong list is told before anybody waits for this rank,
- * and before any context exists; to choose makes none, so no stray one can lie on device 0. A list
- * where the machine has no driver is not wrong: the same command line serves both.
+ * The choice is made before rendezvous, so that a wrong list is told before any rank waits for this
+ * one. It is made before any context exists, and makes none, so that no stray context lies on
+ * device 0. A list where the machine has no driver is not wrong: the same command line serves both.
  *
- * UUIDs travel in the roster, because processes may number devices differently; so ranks that share
- * a device are known to all, and the lowest of them says so.
+ * UUIDs travel in the roster, because processes may number devices differently. So every rank knows
+ * the ranks that share a device, and the lowest of them says so.
  *
  * Tested by tests/program/cuda/devices.c. */
 #include "transport/domain/inside.h"
@@ -31,10 +31,10 @@
 
 struct entries {
     int count;
-    int wanted; /* the device of that entry, if the list is so long */
+    int wanted; /* the device of this rank's entry, if the list is long enough */
 };
 
-/* False if it is anything else than numbers with commas between. */
+/* Reads a list. False: the text is anything but numbers with commas between. */
 static bool read_list(const char *text, int place, struct entries *entries)
 {
     *entries = (struct entries){0, -1};
@@ -70,7 +70,7 @@ __attribute__((format(printf, 3, 4))) static int refuse_device(const struct gyre
                             what);
 }
 
-/* This rank's entry. */
+/* Takes this rank's entry of the list. */
 static int take_entry(const struct gyre_domain *domain, int *device, struct gyre_trouble *trouble)
 {
     int place = domain->job.local_rank;
@@ -96,7 +96,7 @@ static int take_entry(const struct gyre_domain *domain, int *device, struct gyre
 
 /* -- what is there ----------------------------------------------------------------------------- */
 
-/* Number of devices; 0, and then no_cuda says why. */
+/* Returns the number of devices; 0: no_cuda says why. */
 static int look_for_device(struct gyre_domain *domain)
 {
     const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
@@ -107,7 +107,8 @@ static int look_for_device(struct gyre_domain *domain)
     return 0;
 }
 
-/* "2 are visible here: 0 NVIDIA H200, 1 NVIDIA H200 (CUDA_VISIBLE_DEVICES is not set)". */
+/* Writes the visible devices: "2 are visible here: 0 NVIDIA H200, 1 NVIDIA H200
+ * (CUDA_VISIBLE_DEVICES is not set)". */
 static void describe_visible(const struct gyre_domain *domain, int count, char *text, size_t size)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -133,7 +134,7 @@ static int take_device(struct gyre_domain *domain, int device, struct gyre_troub
     return status;
 }
 
-/* The device that the list gives to this rank. */
+/* Takes the device that the list gives to this rank. */
 static int obey(struct gyre_domain *domain, int device, struct gyre_trouble *trouble)
 {
     char visible[500];
@@ -151,7 +152,7 @@ static int obey(struct gyre_domain *domain, int device, struct gyre_trouble *tro
                          visible);
 }
 
-/* The device that the program gives to one of its ranks; it must be there. */
+/* Takes the device that the program gives to one of its ranks; it must exist. */
 static int take_given(struct gyre_domain *domain, int device, struct gyre_trouble *trouble)
 {
     char visible[500];
@@ -170,7 +171,8 @@ static int take_given(struct gyre_domain *domain, int device, struct gyre_troubl
                             domain->job.rank, gyre_host_name(), device, visible);
 }
 
-/* The program's own, or one of those that it can use. What fails here turns CUDA off. */
+/* Takes the program's own device, or one that the program can use. A failure here turns CUDA
+ * off. */
 static void follow_device(struct gyre_domain *domain)
 {
     const struct gyre_job *job = &domain->job;
@@ -216,7 +218,7 @@ static bool same_device(const struct gyre_joined *joined, uint32_t a, uint32_t b
                   sizeof(joined->member[a].device)) == 0;
 }
 
-/* "0, 1 and 5": the ranks on this rank's device, as many as fit. Returns how many there are. */
+/* Writes the ranks on this rank's device, as many as fit: "0, 1 and 5". Returns their number. */
 static uint32_t list_ranks(const struct gyre_joined *joined, char *text, size_t size)
 {
     uint32_t count = 0, last = joined->rank;

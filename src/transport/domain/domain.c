@@ -10,7 +10,7 @@
 #include "transport/domain/inside.h"
 
 #include "base/clock.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "transport/join/join.h"
@@ -73,7 +73,7 @@ static void strike(struct gyre_domain *domain)
     pthread_mutex_unlock(&domains_lock);
 }
 
-/* Those of a forked child's parent do not count. */
+/* Whether this process has a domain. Those of a forked child's parent do not count. */
 static bool has_domain(void)
 {
     pthread_mutex_lock(&domains_lock);
@@ -104,11 +104,13 @@ static enum gyre_join_nodes nodes_of(const char *transport)
 static int join(struct gyre_domain *domain, const char *above, struct gyre_trouble *trouble)
 {
     const struct gyre_domain_settings *settings = &domain->settings;
-    char text[640];
-    snprintf(text, sizeof(text), "GYRE_TRANSPORT=%s GYRE_TCP_CONNECTIONS=%d%s%s%s%s",
+    char text[704];
+    snprintf(text, sizeof(text),
+             "GYRE_TRANSPORT=%s GYRE_TCP_CONNECTIONS=%d GYRE_TCP_SUMS=%s GYRE_TCP_SECURITY=%s "
+             "GYRE_RDMA_FAILOVER=%s %s",
              settings->transport, (int)settings->connections,
-             settings->bare_payload ? " GYRE_TCP_SUMS=header" : "",
-             settings->failover ? " GYRE_RDMA_FAILOVER=tcp" : "", above ? " " : "",
+             settings->bare_payload ? "header" : "payload",
+             gyre_domain_security_word(settings->security), settings->failover ? "tcp" : "none",
              above ? above : "");
     struct gyre_join_options options = {.nodes = nodes_of(settings->transport),
                                         .join_timeout_ms = (int)settings->join_timeout_ms,
@@ -116,8 +118,8 @@ static int join(struct gyre_domain *domain, const char *above, struct gyre_troub
                                         .connections = (int)settings->connections,
                                         .interface =
                                             settings->interface[0] ? settings->interface : NULL,
-                                        .port_low = (uint16_t)settings->port_low,
-                                        .port_high = (uint16_t)settings->port_high,
+                                        .port_low = settings->port_low,
+                                        .port_high = settings->port_high,
                                         .configuration = hash_text(text),
                                         .configuration_text = text};
     memcpy(options.device, domain->cuda_identity.uuid, sizeof(options.device));
@@ -129,15 +131,17 @@ static int join(struct gyre_domain *domain, const char *above, struct gyre_troub
 
 static int start_watch(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
-    struct gyre_watch_options options = {.job = &domain->job,
-                                         .joined = domain->joined,
-                                         .dead_time_ms = (int)domain->settings.dead_time_ms,
-                                         .timeout_ms = (int)domain->settings.timeout_ms,
-                                         .activity = &domain->activity,
-                                         .health = &domain->health,
-                                         .bell = {&domain->bell->word, domain->eventfd},
-                                         .cuda_device = domain->cuda_device,
-                                         .copy_queue = domain->lookup.copy_queue};
+    struct gyre_watch_options options = {
+        .job = &domain->job,
+        .joined = domain->joined,
+        .dead_time_ms = (int)domain->settings.dead_time_ms,
+        .timeout_ms = (int)domain->settings.timeout_ms,
+        .activity = &domain->activity,
+        .health = &domain->health,
+        .bell = {&domain->bell->word, domain->eventfd},
+        .security = {gyre_domain_seals(domain, false), gyre_domain_seals(domain, true)},
+        .cuda_device = domain->cuda_device,
+        .copy_queue = domain->lookup.copy_queue};
     int status = gyre_watch_start(&options, &domain->watch, trouble);
     if (!status)
         domain->lookup.views = gyre_watch_views(domain->watch);
@@ -146,7 +150,7 @@ static int start_watch(struct gyre_domain *domain, struct gyre_trouble *trouble)
 
 /* -- open and close ---------------------------------------------------------------------------- */
 
-/* Processes on this machine, whatever node they play. */
+/* The number of processes on this machine, whatever node they simulate. */
 static uint32_t ranks_here(const struct gyre_domain *domain)
 {
     const struct gyre_joined *joined = domain->joined;
@@ -209,6 +213,8 @@ int gyre_domain_prepare(const struct gyre_domain_options *options, struct gyre_d
     if (!status)
         status = find_job(domain, options, trouble);
     if (!status)
+        status = gyre_domain_check_security(domain, trouble);
+    if (!status)
         status = gyre_domain_device_choose(domain, options->device, trouble);
     domain->settings.devices = NULL;
     if (status) {
@@ -237,7 +243,8 @@ void gyre_domain_set_root(struct gyre_domain *domain, const char *host, uint16_t
     domain->job.root_fd = fd;
 }
 
-/* Peers of other machines know an address of this rank's; all others are on this one. */
+/* Listens for the peers. Peers of other machines know an address of this rank's; all others are on
+ * this machine. */
 int gyre_domain_listen(const struct gyre_domain *domain, char host[64], uint16_t *port,
                        struct gyre_trouble *trouble)
 {
@@ -247,12 +254,12 @@ int gyre_domain_listen(const struct gyre_domain *domain, char host[64], uint16_t
     if (joined->nodes == 1 || !address.ss_family)
         gyre_address_resolve("127.0.0.1", 0, &address, 1, NULL);
     gyre_address_set_port(&address, 0);
-    int fd = gyre_socket_listen(&address, (uint16_t)domain->settings.port_low,
-                                (uint16_t)domain->settings.port_high, LISTEN_BACKLOG);
+    int fd = gyre_socket_listen(&address, domain->settings.port_low, domain->settings.port_high,
+                                LISTEN_BACKLOG);
     if (fd < 0)
         return gyre_trouble_set(
             trouble, fd, "rank 0 cannot listen at a port of %d-%d (GYRE_PORT_RANGE): %s",
-            (int)domain->settings.port_low, (int)domain->settings.port_high, gyre_status_name(fd));
+            domain->settings.port_low, domain->settings.port_high, gyre_status_name(fd));
     socklen_t length = sizeof address;
     getsockname(fd, (struct sockaddr *)&address, &length);
     *port = gyre_address_port(&address);
@@ -262,7 +269,7 @@ int gyre_domain_listen(const struct gyre_domain *domain, char host[64], uint16_t
     return fd;
 }
 
-/* Everything sent has left and everything coming has come, or the job has failed. */
+/* Waits until everything sent has left and everything coming has come, or the job has failed. */
 static void flush_links(struct gyre_domain *domain, uint64_t limit)
 {
     const struct timespec pause = {0, 50000};
@@ -279,7 +286,6 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     if (!domain)
         return 0;
-    int before = atomic_load(&domain->health.status);
     if (domain->links && !domain->forked)
         flush_links(domain, gyre_watch_part(domain->watch));
     if (domain->watch && !domain->forked)
@@ -287,8 +293,6 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
     if (domain->watch)
         gyre_watch_stop(domain->watch);
     int status = atomic_load(&domain->health.status);
-    if (!before && status != GYRE_MISMATCH)
-        status = 0; /* whoever is lost between goodbyes was not needed any more */
     if (status && trouble)
         *trouble = domain->health.failure;
     gyre_links_destroy(domain->links);

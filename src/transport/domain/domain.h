@@ -1,8 +1,9 @@
-/* The domain: one rank's transport. It joins the job, and owns the links (transport/link/links.h),
- * the watch, the shared regions, the doorbell, and the ownership of progress.
+/* The domain: one rank's transport. A domain joins the job, and owns the links
+ * (transport/link/links.h), the watch, the shared regions, the doorbell, and the ownership of
+ * progress.
  *
  * A process has one domain, or one for each of its ranks. "Owner" in a comment is the thread that
- * holds the domain (gyre_domain_enter); a call of the owner is made by no other thread. */
+ * holds the domain (gyre_domain_enter); only the owner makes a call of the owner. */
 #ifndef GYRE_TRANSPORT_DOMAIN_DOMAIN_H
 #define GYRE_TRANSPORT_DOMAIN_DOMAIN_H
 
@@ -15,8 +16,9 @@ struct gyre_links;
 
 struct gyre_domain_options {
     const struct gyre_options *user; /* of gyre_init(), may be NULL */
-    const struct gyre_job *job; /* of one rank of several in this process; NULL: is discovered */
-    const int *device;          /* the CUDA device, -1: none; NULL: is found */
+    /* Of one of several ranks in this process; NULL: the job is discovered. */
+    const struct gyre_job *job;
+    const int *device; /* the CUDA device, -1: none; NULL: the domain chooses one */
 };
 
 /* Discovers the job and settles the device, without peers. On failure nothing is held, and *trouble
@@ -30,21 +32,21 @@ int gyre_domain_prepare(const struct gyre_domain_options *options, struct gyre_d
 int gyre_domain_meet(struct gyre_domain *domain, const char *configuration,
                      struct gyre_trouble *trouble);
 
-/* The job as it was discovered, or given. */
+/* The job, discovered or given. */
 const struct gyre_job *gyre_domain_job(const struct gyre_domain *domain);
 
 /* Tells, before meet(), where rank 0 of a given job is. `fd` is rank 0's listener there, borrowed
  * until meet() returns. */
 void gyre_domain_set_root(struct gyre_domain *domain, const char *host, uint16_t port, int fd);
 
-/* A socket that listens where the peers of this domain reach its rank 0, which calls this, in the
- * ports that may be used; *host and *port say where. Negative: none, and *trouble tells why. */
+/* Makes a socket that listens, in the allowed ports, where the peers of this domain reach its rank
+ * 0, which calls this; *host and *port say where. Negative: none, and *trouble tells why. */
 int gyre_domain_listen(const struct gyre_domain *domain, char host[64], uint16_t *port,
                        struct gyre_trouble *trouble);
 
-/* Flushes the links, says goodbye, and frees everything. Blocks at most the dead time. Returns the
- * job's failure: one from before, or a mismatch that the goodbyes showed; whoever is lost between
- * them was not needed any more. Both may be NULL. */
+/* Flushes the links, says goodbye, and frees everything. Blocks at most 1.5 times the dead time.
+ * Returns the job's failure, which may be the loss of a rank that has not said goodbye. Both may be
+ * NULL. */
 int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble);
 
 const struct gyre_joined *gyre_domain_joined(const struct gyre_domain *domain);
@@ -58,7 +60,8 @@ bool gyre_domain_mapped(const struct gyre_domain *domain,
                         uint32_t peer); /* same node: regions can be mapped */
 bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer);
 
-/* A device copies messages, and nobody rings when it has: look again soon. */
+/* Whether a device copies messages. No peer rings when a copy has ended, so the caller looks again
+ * soon. */
 bool gyre_domain_is_copying(const struct gyre_domain *domain);
 
 /* Ownership of progress. enter() waits (briefly: the helper gives way at once) until this thread
@@ -66,9 +69,9 @@ bool gyre_domain_is_copying(const struct gyre_domain *domain);
 void gyre_domain_enter(struct gyre_domain *domain);
 bool gyre_domain_try_enter(struct gyre_domain *domain);
 void gyre_domain_leave(struct gyre_domain *domain);
-bool gyre_domain_wanted(const struct gyre_domain *domain); /* somebody waits in enter() */
+bool gyre_domain_wanted(const struct gyre_domain *domain); /* a thread waits in enter() */
 
-/* Waiting for something that another thread, the owner, will bring about:
+/* Waiting for the progress of another thread, the owner:
  *
  *     uint32_t seen = gyre_domain_stand_aside(domain);
  *     bool owner = false;
@@ -77,81 +80,81 @@ bool gyre_domain_wanted(const struct gyre_domain *domain); /* somebody waits in 
  *     gyre_domain_stand_down(domain, owner);
  *
  * stand_aside() gives ownership up. stand_by() waits until tell_standing() or for some
- * milliseconds; true: this thread is the owner, because nobody was, or the deadline has passed, or
- * the job has failed. stand_down() makes it the owner in any case. */
+ * milliseconds; true: this thread is the owner, because there was none, or the deadline has passed,
+ * or the job has failed. stand_down() makes this thread the owner in any case. */
 uint32_t gyre_domain_stand_aside(struct gyre_domain *domain);
 bool gyre_domain_stand_by(struct gyre_domain *domain, uint32_t *seen, uint64_t deadline);
 void gyre_domain_stand_down(struct gyre_domain *domain, bool owner);
 
-/* Has the threads that stand by look: something has ended. */
+/* Has the threads that stand by look, because an operation has ended. */
 void gyre_domain_tell_standing(struct gyre_domain *domain);
 
 /* Whether threads stand by, or want in. */
 bool gyre_domain_attended(const struct gyre_domain *domain);
 
-/* Wakes peers of this node that sleep. Call after writing anything that they may wait for. Owner;
+/* Wakes peers of this node that sleep. Called after every write for which peers may wait. Owner;
  * cheap if all are awake. */
 void gyre_domain_ring(struct gyre_domain *domain);
 
 /* How long this thread has waited. Zero before the first turn and after each progress. */
 struct gyre_idle {
     uint32_t turns;
-    uint64_t since; /* when the wait began, 0: not read yet */
+    uint64_t since; /* beginning of the wait, 0: not read yet */
     bool long_wait;
-    bool aside; /* nobody is in a call: the program computes, so sleep soon */
+    bool aside; /* no thread is in a call: the program computes, so sleep soon */
 };
 
-/* One turn of waiting without progress, which spins or yields. Returns 0; negative: the job's
- * failure (gyre_health); GYRE_IDLE_ASLEEP: peers have been told that this rank sleeps, so look once
- * more, and call sleep(). Owner. */
+/* Takes one turn of waiting without progress, which spins or yields. Returns 0; negative: the job's
+ * failure (gyre_health); GYRE_IDLE_ASLEEP: peers have been told that this rank sleeps, so the
+ * caller looks once more, and calls sleep(). Owner. */
 #define GYRE_IDLE_ASLEEP 1
 int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle, uint64_t deadline);
 
-/* Sleeps until a peer rings, or the links wake it, or for at most 50 ms or until the deadline; not
- * at all if that last look `found` something. Owner, after GYRE_IDLE_ASLEEP. */
+/* Sleeps until a peer rings, or the links wake the thread, or for at most 50 ms or until the
+ * deadline; not at all if the last look `found` something. Owner, after GYRE_IDLE_ASLEEP. */
 void gyre_domain_sleep(struct gyre_domain *domain, bool found);
 
 /* -- shared memory ----------------------------------------------------------------------------- */
 
-/* The CUDA device of this process, which CUDA regions lie on and peers' are mapped on; -1: CUDA
- * memory cannot come up here. Chosen at open, before any context exists. */
+/* The CUDA device of this process, on which its CUDA regions lie and peers' are mapped; -1: there
+ * is no CUDA memory here. Chosen at open, before any context exists. */
 int gyre_domain_cuda(const struct gyre_domain *domain);
 
-/* Whether that rank has one; any rank is told alike. */
+/* Whether that rank has a CUDA device; the answer is the same on every rank. */
 bool gyre_domain_has_cuda(const struct gyre_domain *domain, uint32_t rank);
 
-/* Memory of this process that every peer of the node has mapped; *base and *id on success. CUDA
- * memory lies on gyre_domain_cuda(). GYRE_UNSUPPORTED with *base set: peers could not map it, *id
- * is 0 and the memory is usable all the same; with *base NULL: there is no memory of that kind. Any
- * thread; blocks until peers answered. */
+/* Allocates memory of this process that every peer of the node maps; *base and *id on success. CUDA
+ * memory lies on gyre_domain_cuda(). GYRE_UNSUPPORTED with *base set: peers could not map the
+ * memory, *id is 0 and the memory can be used all the same; with *base NULL: there is no memory of
+ * that kind. Any thread; blocks until peers answered. */
 int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, uint64_t length,
                       enum gyre_share share, void **base, uint32_t *id,
                       struct gyre_trouble *trouble);
 int gyre_domain_unshare(struct gyre_domain *domain,
                         void *base); /* GYRE_INVALID: not from share() or keep() */
 
-/* Host memory of this process that no peer maps, but into which links to other nodes can write;
- * NULL: none was to be had. Given back by unshare(). Any thread. */
+/* Allocates host memory of this process that no peer maps, but into which links to other nodes can
+ * write; NULL: no memory. Freed by unshare(). Any thread. */
 void *gyre_domain_keep(struct gyre_domain *domain, uint64_t length);
 
-/* The id of the region of that kind that all peers of the node have mapped and that holds [memory,
- * memory + length), and the span's *offset in the region; 0: none does. Empty spans are in no
+/* Returns the id of the region of that kind that all peers of the node have mapped and that holds
+ * [memory, memory + length), and the span's *offset in the region; 0: none. Empty spans are in no
  * region. Owner. */
 uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
                             const void *memory, uint64_t length, uint64_t *offset);
 
-/* Memory of the program, of whatever kind, that stays where it is until it is withdrawn: links to
+/* Lends memory of the program, of any kind, that stays in place until it is withdrawn: links to
  * other nodes may pin it. -ENOMEM. Any thread. */
 int gyre_domain_lend(struct gyre_domain *domain, void *memory, uint64_t length);
 void gyre_domain_withdraw(struct gyre_domain *domain, const void *memory, uint64_t length);
 
 /* Replaces a region's memory by fresh memory of the same content at the same address, which no peer
- * can write. The region is shared no more. Negative: memory of classic IPC handles, which cannot be
- * replaced. Owner; after a failure only. */
+ * can write. The region is no longer shared. Negative: memory of classic IPC handles, which cannot
+ * be replaced. Owner; after a failure only. */
 int gyre_domain_detach(struct gyre_domain *domain, uint32_t id);
 
-/* The local address of [offset, offset + length) in region `id` of `peer`, NULL if there is no such
- * view of that kind. Any thread, does not block. */
+/* Returns the local address of [offset, offset + length) in region `id` of `peer`; NULL: there is
+ * no such view of that kind. Any thread, does not block. */
 void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id,
                        enum gyre_memory_kind kind, uint64_t offset, uint64_t length);
 

@@ -11,7 +11,7 @@
 #include "transport/domain/inside.h"
 
 #include "base/clock.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "transport/domain/futex.h"
 
 #include <poll.h>
@@ -23,7 +23,7 @@
 #define ASIDE_NS            (50 * UINT64_C(1000))
 #define OVERSUBSCRIBED_NS   (200 * UINT64_C(1000))
 #define SLEEP_MAX_NS        (50 * GYRE_MS)
-#define UNFENCED_SLEEP_NS   (1 * GYRE_MS) /* where the sleeper's fence for all failed */
+#define UNFENCED_SLEEP_NS   (1 * GYRE_MS) /* where the sleeper's fence for all processes failed */
 
 /* -- sleep ------------------------------------------------------------------------------------- */
 
@@ -72,8 +72,9 @@ void gyre_domain_sleep(struct gyre_domain *domain, bool found)
 
 /* -- turns ------------------------------------------------------------------------------------- */
 
-/* While every rank has a core, a pause; but a peer may share ours for a moment: after a few µs give
- * way, which costs nothing where nobody else wants to run. */
+/* Gives way a little. While every rank has a core, a pause is enough. But a peer may share this
+ * core for a moment, so after a few µs the thread yields, which costs nothing where no other wants
+ * to run. */
 static void give_way(const struct gyre_domain *domain, const struct gyre_idle *idle)
 {
     if (domain->oversubscribed || idle->long_wait)

@@ -6,11 +6,11 @@
  *     wire.c             opening a wire of a driver
  *     memory.c           shared memory
  *     proof.c            the trial of copies between devices
- *     owner.c idle.c     who drives; how it waits
- *     bell.c             how it is woken
+ *     owner.c idle.c     the thread that drives, and how it waits
+ *     bell.c             waking a thread that sleeps
  *     device.c           the CUDA device
  *     settings.c         options and environment
- *     state.c            what others may ask of a domain
+ *     state.c            facts about a domain, for other rooms
  *     futex.h */
 #ifndef GYRE_TRANSPORT_DOMAIN_INSIDE_H
 #define GYRE_TRANSPORT_DOMAIN_INSIDE_H
@@ -18,14 +18,15 @@
 #include "transport/domain/domain.h"
 #include "transport/link/links.h"
 #include "transport/memory/lookup.h"
+#include "transport/seal/seal.h"
 
 #include <pthread.h>
 
-/* What a process shows of its sleep; one page that its node's peers may write. */
+/* The state that a process shows of its sleep; one page that its node's peers may write. */
 enum gyre_bell_state { GYRE_AWAKE, GYRE_ON_FUTEX, GYRE_ON_DESCRIPTORS };
 
 struct gyre_bell_page {
-    _Atomic uint32_t word;  /* changed by whoever rings */
+    _Atomic uint32_t word;  /* changed by every ring */
     _Atomic uint32_t state; /* enum gyre_bell_state; written by the owner */
 };
 
@@ -34,11 +35,19 @@ struct gyre_peer_bell {
     uint32_t peer;
 };
 
-/* What is known of copies between this process's device and others of the node. */
+/* The result of the trial of copies between this process's device and others of the node. */
 struct gyre_domain_proof {
     pthread_mutex_t lock;
     bool right;
     struct gyre_trouble wrong;
+};
+
+/* GYRE_TCP_SECURITY, in the order of its words. AUTO: AUTH to other machines, with a key. */
+enum gyre_domain_security {
+    GYRE_SECURITY_AUTO,
+    GYRE_SECURITY_NONE,
+    GYRE_SECURITY_AUTH,
+    GYRE_SECURITY_ENCRYPT
 };
 
 struct gyre_domain_settings {
@@ -47,15 +56,16 @@ struct gyre_domain_settings {
     char root[256];
     int64_t join_timeout_ms, timeout_ms, dead_time_ms;
     int64_t connections;
-    int64_t port_low, port_high;
+    uint16_t port_low, port_high;
     const char *poller;
-    bool bare_payload;   /* TCP sums frames' headers only */
-    bool failover;       /* a link over RDMA that breaks goes on over TCP */
+    bool bare_payload; /* TCP sums frames' headers only */
+    enum gyre_domain_security security;
+    bool failover;       /* a broken link over RDMA goes on over TCP */
     const char *devices; /* the list of CUDA devices, NULL: none; borrowed until open() returns */
 };
 
 struct gyre_domain {
-    struct gyre_domain *next; /* of this process's */
+    struct gyre_domain *next; /* of this process's domains */
     struct gyre_job job;
     struct gyre_domain_settings settings;
     struct gyre_joined *joined;
@@ -71,17 +81,17 @@ struct gyre_domain {
     struct gyre_peer_bell *peer_bell; /* per local peer, without this rank */
     uint32_t peer_bells;
     int eventfd;
-    bool light_ring;     /* sleepers fence for this process too: it need not */
+    bool light_ring;     /* sleepers fence for this process too */
     bool sockets;        /* some peer is reached by descriptors: sleep on those */
-    bool oversubscribed; /* ranks of this machine outnumber its cores */
+    bool oversubscribed; /* the ranks of this machine outnumber its cores */
     uint32_t bell_seen;  /* the word, when this rank said that it sleeps */
-    uint64_t sleep_ns;   /* how long it will */
+    uint64_t sleep_ns;   /* how long this rank will sleep */
 
     /* ownership of progress */
-    _Atomic uint32_t owner;  /* 1: somebody drives */
+    _Atomic uint32_t owner;  /* 1: a thread drives */
     _Atomic uint32_t wanted; /* threads that wait in enter() */
     _Atomic uint32_t standing;
-    _Atomic uint32_t standing_word; /* changed to have them look */
+    _Atomic uint32_t standing_word; /* changed to make them look */
 
     /* shared memory */
     struct gyre_memory_lookup lookup; /* also of the copy queue, for drivers */
@@ -94,21 +104,28 @@ struct gyre_domain {
 
 int gyre_domain_settings_read(const struct gyre_options *user,
                               struct gyre_domain_settings *settings, struct gyre_trouble *trouble);
+/* The word of a security; and what protects TCP's bytes to a rank of this or another machine. */
+const char *gyre_domain_security_word(enum gyre_domain_security security);
+enum gyre_seal_mode gyre_domain_seals(const struct gyre_domain *domain, bool one_machine);
+
+/* GYRE_INVALID: a security is wished that needs a key, and the job has none. */
+int gyre_domain_check_security(const struct gyre_domain *domain, struct gyre_trouble *trouble);
+
 int gyre_domain_memory_init(struct gyre_domain *domain);
 void gyre_domain_memory_deinit(struct gyre_domain *domain);
 
-/* Closes the peers' CUDA memory, and has peers close this process's. Before the goodbye. */
+/* Unmaps the peers' CUDA memory, and has peers unmap this process's. Before the goodbye. */
 void gyre_domain_memory_part(struct gyre_domain *domain);
 
-/* Settles this rank's CUDA device, or why it has none. `given`: the device, -1: none; NULL: from
- * the job and the settings. */
+/* Chooses this rank's CUDA device, or keeps the reason why it has none. `given`: the device, -1:
+ * none; NULL: from the job and the settings. */
 int gyre_domain_device_choose(struct gyre_domain *domain, const int *given,
                               struct gyre_trouble *trouble);
 
-/* After the join: one line, by the lowest of them, if other ranks use this rank's device. */
+/* Logs one line after the join if other ranks use this rank's device; the lowest of them does. */
 void gyre_domain_device_tell(const struct gyre_domain *domain);
 
-/* The doorbell: makes it; gives it to the node's peers and takes theirs; frees it. */
+/* Make the doorbell; give it to the node's peers and take theirs; free it. */
 int gyre_domain_bell_init(struct gyre_domain *domain, struct gyre_trouble *trouble);
 int gyre_domain_bell_meet(struct gyre_domain *domain, struct gyre_trouble *trouble);
 void gyre_domain_bell_deinit(struct gyre_domain *domain);
@@ -125,14 +142,14 @@ void gyre_domain_say_awake(struct gyre_domain *domain);
 int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *driver,
                           uint32_t peers, struct gyre_wire **wire, struct gyre_trouble *trouble);
 
-/* Links to every peer of this node. */
+/* Makes links to every peer of this node. */
 int gyre_domain_attach_node(struct gyre_domain *domain, struct gyre_trouble *trouble);
 
-/* Links to every peer of another node, each over the best driver that both ends have. */
+/* Makes links to every peer of another node, each over the best driver that both ends have. */
 int gyre_domain_attach_remote(struct gyre_domain *domain, struct gyre_trouble *trouble);
 
 /* Tries once, before CUDA memory is shared, whether this rank's device and the node's other devices
- * copy each other's bytes right. GYRE_UNSUPPORTED: they do not, or no trial could be made, and
+ * copy each other's bytes rightly. GYRE_UNSUPPORTED: they do not, or no trial could be made, and
  * memory stays with this rank. Any thread; blocks until peers answered. */
 int gyre_domain_prove(struct gyre_domain *domain, struct gyre_trouble *trouble);
 

@@ -1,4 +1,4 @@
-/* Shared memory of a domain: what this process gives to the peers of its node.
+/* Shared memory of a domain: the regions that this process gives to the peers of its node.
  *
  *     share     make a region ─▶ the table of regions ─▶ the watch offers it ─▶ peers map it
  *     unshare   out of the table ─▶ the watch has peers let go ─▶ no copy is under way ─▶ freed
@@ -32,7 +32,7 @@ void gyre_domain_memory_deinit(struct gyre_domain *domain)
     pthread_mutex_destroy(&domain->proof.lock);
 }
 
-/* Memory in the table, not shared yet. */
+/* Makes memory and enters it into the table, not shared yet. */
 static int make_region(struct gyre_domain *domain, enum gyre_memory_kind kind, uint64_t length,
                        enum gyre_share share, struct gyre_shared *made,
                        struct gyre_trouble *trouble)
@@ -121,7 +121,8 @@ uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind ki
     return gyre_lookup_locate(&domain->lookup, kind, memory, length, false, offset);
 }
 
-/* All operations have ended, so nobody reads any of it. What failed is not waited for. */
+/* Ends the sharing of CUDA memory. All operations have ended, so no rank reads it. A peer that
+ * failed is not waited for. */
 void gyre_domain_memory_part(struct gyre_domain *domain)
 {
     gyre_watch_let_go(domain->watch);

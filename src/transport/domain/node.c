@@ -10,7 +10,7 @@
 
 #define QUEUE_BYTES (128u * 1024) /* from one rank to one peer */
 
-/* Links to the peers of this node, by the first mapped driver that there is here. Returns the
+/* Opens a wire to the peers of this node, of the first mapped driver available here. Returns the
  * wire's number. */
 static int open_mapped(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {

@@ -1,7 +1,7 @@
-/* Who drives the domain: one thread at a time, its owner.
+/* Ownership of the domain: one thread at a time, its owner, drives it.
  *
  *     enter      waits until the owner gives way     the owner sees `wanted` and leaves
- *     stand by   waits for something that the owner will bring about, or to become the owner
+ *     stand by   waits for the owner's progress, or to become the owner
  *
  * Tested by tests/program/collectives/split.c. */
 #include "transport/domain/inside.h"
@@ -52,8 +52,8 @@ uint32_t gyre_domain_stand_aside(struct gyre_domain *domain)
     return atomic_load(&domain->standing_word);
 }
 
-/* No fence orders "I stand by" with the leaver's look for it: a fence would cost every call. Who
- * slips through looks again after STAND_NS. */
+/* Stands by. No fence orders "I stand by" with the leaver's look for it: a fence would cost every
+ * call. A thread that slips through looks again after STAND_NS. */
 bool gyre_domain_stand_by(struct gyre_domain *domain, uint32_t *seen, uint64_t deadline)
 {
     const struct timespec most = {0, STAND_NS};

@@ -1,9 +1,9 @@
-/* Copies between the devices of a node, tried before this rank shares its first CUDA memory.
+/* Tries copies between the devices of a node, before this rank shares its first CUDA memory.
  *
- * The trial (transport/memory/proof.h) is of a region of its own, so who shares later finds the
- * answer here. Ranks that all have one device have nothing to try. A peer that could not try at all
- * (it had no memory left, say) is asked again the next time; bytes that were wrong are remembered,
- * told once, and keep all memory of this rank with it: operations and messages then go by way of
+ * The trial (transport/memory/proof.h) uses a region of its own, and its result stays here for
+ * later shares. Ranks that all have one device have nothing to try. A peer that could not try at
+ * all (it had no memory left, say) is asked again the next time. Wrong bytes are remembered and
+ * told once, and keep all memory of this rank to itself: operations and messages then go by way of
  * the host.
  *
  * Tested by tests/program/cuda/unshared.c. */
@@ -29,7 +29,7 @@ static bool has_others(const struct gyre_domain *domain)
     return false;
 }
 
-/* Those who answered have left their marks. */
+/* Reads the marks that the answering peers have left. */
 static int read_marks(struct gyre_domain *domain, const struct gyre_region *region,
                       const bool *agreed, struct gyre_trouble *trouble)
 {

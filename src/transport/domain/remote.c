@@ -1,16 +1,16 @@
-/* Peers of other nodes: which message driver carries the link to each.
+/* Links to peers of other nodes: chooses the message driver for each.
  *
  *     open what this rank could use ──▶ tell all peers at once ──▶ peer by peer: the best that both
  *                                       and hear them              have, or the next after it
  *
- * Opening a wire finds out whether this rank has what its driver needs; the offer says so to every
- * peer, with the reason where it has not. Only then pairs meet, in the order of ranks, so that many
- * pairs do at a time. A driver may still find that the two do not reach each other; both ends learn
- * that alike and take the next one. The last in the table, tcp, needs no offer: joining has made
- * its connections.
+ * Opening a wire finds out whether this rank has what its driver needs. The offer says so to every
+ * peer, with the reason where this rank has not. Only then pairs meet, in the order of ranks, so
+ * that many pairs meet at a time. A driver may still find that the two do not reach each other;
+ * both ends learn this alike and take the next driver. The last in the table, tcp, needs no offer:
+ * joining has made its connections.
  *
- * Where a better driver was to be had but does not serve everybody, one line says so. A machine
- * without it is no news.
+ * Where a better driver was available but does not serve every peer, one line says so. A machine
+ * without the driver needs no line.
  *
  * Tested by tests/program/collectives/nodes.c. */
 #include "transport/domain/inside.h"
@@ -31,13 +31,13 @@
 #define OFFER_BYTES  128
 #define OFFER_MAGIC  0x79470000u
 #define LOOK_EACH_MS 20
-#define CAUSE_MS     400 /* until the watch knows why a peer left: its own grace, and some */
+#define CAUSE_MS     400 /* until the watch knows why a peer left: its own grace, and some more */
 
 struct way {
     const struct gyre_driver *driver;
     struct gyre_wire *wire;  /* NULL: not opened, or given to the links */
     int index;               /* among the links; -1: not yet */
-    struct gyre_trouble why; /* this rank does not have it */
+    struct gyre_trouble why; /* why this rank does not have it */
 };
 
 struct choice {
@@ -52,7 +52,7 @@ struct choice {
 
 /* -- what this rank has ------------------------------------------------------------------------ */
 
-/* All message drivers, or the one that was asked for. */
+/* Lists all message drivers, or the one that the user chose. */
 static void list_ways(struct choice *choice)
 {
     const char *wanted = choice->domain->settings.transport;
@@ -68,7 +68,8 @@ static int open_way(struct choice *choice, struct way *way, struct gyre_trouble 
     return gyre_domain_open_wire(choice->domain, way->driver, choice->remote, &way->wire, trouble);
 }
 
-/* The last of the table is the one that joining has prepared, for everybody. */
+/* Whether the way needs an offer. The last of the table needs none: joining has prepared it for
+ * every peer. */
 static bool needs_offer(const struct way *way)
 {
     const struct gyre_driver *last = NULL;
@@ -77,7 +78,8 @@ static bool needs_offer(const struct way *way)
     return way->driver != last;
 }
 
-/* What this rank lacks is a reason to tell; what its user asked for and cannot be is a failure. */
+/* Opens all ways. A driver that this rank lacks gives a reason to tell; a driver that the user
+ * chose and that cannot be opened is a failure. */
 static int open_ways(struct choice *choice)
 {
     for (int i = 0; i < choice->ways; i++) {
@@ -114,7 +116,7 @@ static void close_ways(struct choice *choice)
 
 struct offer {
     uint16_t ways;             /* bit i: way i */
-    char why[OFFER_BYTES - 6]; /* not the first */
+    char why[OFFER_BYTES - 6]; /* for all ways but the first */
 };
 
 static struct offer my_offer(const struct choice *choice)
@@ -146,7 +148,7 @@ static int await_readable(struct choice *choice, uint32_t peer, int fd, uint64_t
     return peer_lost(choice, peer);
 }
 
-/* So short a record always fits the socket's empty buffer. */
+/* Sends an offer. So short a record always fits the socket's empty buffer. */
 static int tell_offer(struct choice *choice, uint32_t peer)
 {
     const struct offer offer = my_offer(choice);
@@ -211,7 +213,10 @@ static int attach_by(struct choice *choice, struct way *way, uint32_t peer,
                      struct gyre_trouble *trouble)
 {
     struct gyre_peer *ends = &choice->domain->joined->peer[peer];
-    struct gyre_channel channel = {.peer = peer, .fds = ends->tcps};
+    struct gyre_channel channel = {.peer = peer,
+                                   .fds = ends->tcps,
+                                   .security = gyre_domain_seals(choice->domain, ends->one_machine),
+                                   .keys = ends->tcp_keys};
     int status = use_way(choice, way);
     if (status)
         return status;
@@ -219,10 +224,16 @@ static int attach_by(struct choice *choice, struct way *way, uint32_t peer,
     status = gyre_links_attach(choice->domain->links, way->index, &channel, trouble);
     for (int i = 0; !status && i < ends->tcps; i++)
         ends->tcp[i] = -1; /* the driver's now */
+    if (!status)
+        gyre_wipe(ends->tcp_keys, sizeof ends->tcp_keys);
+    if (!status && !needs_offer(way))
+        gyre_log(GYRE_LOG_DEBUG, "frames to rank %u by %s are %s", peer, way->driver->name,
+                 gyre_seal_word(channel.security));
     return status;
 }
 
-/* Ranks that differ leave as soon as they are told, and this one is told too. */
+/* Tells that a peer left. Ranks that differ leave as soon as they are told, and this one is told
+ * too. */
 static int peer_left(struct choice *choice, uint32_t peer, const struct gyre_trouble *why)
 {
     const uint64_t deadline = gyre_now_ns() + CAUSE_MS * GYRE_MS;
@@ -233,7 +244,7 @@ static int peer_left(struct choice *choice, uint32_t peer, const struct gyre_tro
                : gyre_trouble_set(choice->trouble, GYRE_PEER_LOST, "%s", why->text);
 }
 
-/* Both ends walk down the same list and hear the same answers. */
+/* Attaches a peer. Both ends walk down the same list and hear the same answers. */
 static int attach_peer(struct choice *choice, uint32_t peer, const struct offer *theirs)
 {
     for (int i = 0; i < choice->ways; i++) {
@@ -251,7 +262,8 @@ static int attach_peer(struct choice *choice, uint32_t peer, const struct offer 
                             choice->domain->settings.transport, choice->reason);
 }
 
-/* Only what this rank lacks altogether needs no line: there may be no such thing in the cluster. */
+/* Logs the choice. A driver that this rank lacks altogether needs no line: the cluster may not have
+ * such devices. */
 static void report_choice(const struct choice *choice)
 {
     const struct way *first = &choice->way[0];

@@ -1,10 +1,11 @@
 /* The transport's settings: gyre_init()'s options first, then the environment, then defaults.
  *
- * Tested by tests/unit/collectives/comm/world_of_one_test.c. */
+ * Tested by tests/unit/transport/domain/settings_test.c. */
 #include "transport/domain/inside.h"
 
 #include "base/env.h"
 #include "transport/link/words.h"
+#include "transport/net/ports.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@ static int read_poller(struct gyre_domain_settings *settings, struct gyre_troubl
     return status;
 }
 
-/* The first of two words is the default. */
+/* Reads one of two words; the first is the default. */
 static int read_either(const char *name, const char *const words[2], bool *second,
                        struct gyre_trouble *trouble)
 {
@@ -48,26 +49,50 @@ static int read_sums(struct gyre_domain_settings *settings, struct gyre_trouble 
     return read_either("GYRE_TCP_SUMS", words, &settings->bare_payload, trouble);
 }
 
+static const char *const security_words[] = {"auto", "none", "auth", "encrypt"};
+
+static int read_security(struct gyre_domain_settings *settings, struct gyre_trouble *trouble)
+{
+    int index = 0;
+    int status = gyre_env_word("GYRE_TCP_SECURITY", security_words, 4, &index, trouble);
+    settings->security = (enum gyre_domain_security)index;
+    return status;
+}
+
+const char *gyre_domain_security_word(enum gyre_domain_security security)
+{
+    return security_words[security];
+}
+
+enum gyre_seal_mode gyre_domain_seals(const struct gyre_domain *domain, bool one_machine)
+{
+    switch (domain->settings.security) {
+    case GYRE_SECURITY_AUTH:
+        return GYRE_SEAL_AUTH;
+    case GYRE_SECURITY_ENCRYPT:
+        return GYRE_SEAL_ENCRYPT;
+    case GYRE_SECURITY_AUTO:
+        return domain->job.authenticated && !one_machine ? GYRE_SEAL_AUTH : GYRE_SEAL_NONE;
+    default:
+        return GYRE_SEAL_NONE;
+    }
+}
+
+int gyre_domain_check_security(const struct gyre_domain *domain, struct gyre_trouble *trouble)
+{
+    const enum gyre_domain_security security = domain->settings.security;
+    if (domain->job.authenticated || security <= GYRE_SECURITY_NONE)
+        return 0;
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "GYRE_TCP_SECURITY=%s needs the job's key, and GYRE_AUTH=none gives it "
+                            "up: unset GYRE_AUTH, or set GYRE_TCP_SECURITY=none",
+                            gyre_domain_security_word(security));
+}
+
 static int read_failover(struct gyre_domain_settings *settings, struct gyre_trouble *trouble)
 {
     static const char *const words[] = {"none", "tcp"};
     return read_either("GYRE_RDMA_FAILOVER", words, &settings->failover, trouble);
-}
-
-static int read_ports(struct gyre_domain_settings *settings, struct gyre_trouble *trouble)
-{
-    const char *text = getenv("GYRE_PORT_RANGE");
-    int low, high, end = 0;
-    if (!text || !*text)
-        return 0;
-    if (sscanf(text, "%d-%d%n", &low, &high, &end) < 2 || text[end] || low < 1 || high > 65535 ||
-        low > high)
-        return gyre_trouble_set(
-            trouble, GYRE_INVALID,
-            "GYRE_PORT_RANGE is \"%s\": expected two ports, low-high, such as 29600-29700", text);
-    settings->port_low = low;
-    settings->port_high = high;
-    return 0;
 }
 
 static int read_time(const char *name, int given, int64_t fallback, int64_t *out,
@@ -100,7 +125,8 @@ int gyre_domain_settings_read(const struct gyre_options *user,
         settings->devices = NULL;
     if ((status = read_transport(user, settings, trouble)) ||
         (status = read_poller(settings, trouble)) || (status = read_failover(settings, trouble)) ||
-        (status = read_sums(settings, trouble)) || (status = read_ports(settings, trouble)))
+        (status = read_sums(settings, trouble)) || (status = read_security(settings, trouble)) ||
+        (status = gyre_ports_read(&settings->port_low, &settings->port_high, trouble)))
         return status;
     if ((status = read_time("GYRE_JOIN_TIMEOUT", user ? user->join_timeout_ms : 0, 300000,
                             &settings->join_timeout_ms, trouble)) ||

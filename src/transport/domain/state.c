@@ -1,4 +1,4 @@
-/* What a domain is, for the layers above and for the other files of the domain.
+/* Facts about a domain, for the layers above and for the other files of the domain.
  *
  * Tested by tests/program/collectives/comm.c. */
 #include "transport/domain/inside.h"

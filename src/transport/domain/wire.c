@@ -1,6 +1,6 @@
-/* Opening a wire: what every driver is told of this rank.
+/* Opens a wire, and tells its driver about this rank.
  *
- * Tested by tests/program/collectives/nodes.c. */
+ * Tested by tests/unit/transport/domain/wire_test.c. */
 #include "transport/domain/inside.h"
 
 #include "transport/link/driver.h"
@@ -11,7 +11,8 @@ int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *
     const struct gyre_joined *joined = domain->joined;
     const struct gyre_job *job = &domain->job;
     bool told =
-        job->local_rank >= 0 && job->local_world > 0; /* of the machine, whatever is shared */
+        /* On the machine, whether or not memory is shared. */
+        job->local_rank >= 0 && job->local_world > 0;
     struct gyre_wire_options options = {
         .rank = joined->rank,
         .n = joined->n,

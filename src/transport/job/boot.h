@@ -6,7 +6,7 @@
 
 #define GYRE_BOOT_ID_TEXT 40
 
-/* Writes the id with its newline and returns its length; 0 and "": this machine tells none. */
+/* Writes the id with its newline and returns its length; 0 and "": this machine has none. */
 size_t gyre_boot_id(char text[GYRE_BOOT_ID_TEXT]);
 
 #endif

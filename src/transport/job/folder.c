@@ -3,15 +3,13 @@
  *
  * Tested by tests/unit/transport/job/key_test.c. */
 #include "transport/job/inside.h"
-#include "base/hex.h"
+#include "base/bytes.h"
+#include "base/disk/folder.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 int gyre_job_config_folder(char *path, size_t room, struct gyre_trouble *trouble)
@@ -32,28 +30,20 @@ int gyre_job_config_folder(char *path, size_t room, struct gyre_trouble *trouble
     return 0;
 }
 
-/* mkdir -p, each new folder for its owner alone. */
 int gyre_job_make_folder(const char *path, struct gyre_trouble *trouble)
 {
-    char part[PATH_MAX];
-    snprintf(part, sizeof part, "%s", path);
-    for (char *slash = part + 1;; slash++) {
-        slash += strcspn(slash, "/");
-        char held = *slash;
-        *slash = '\0';
-        if (mkdir(part, 0700) != 0 && errno != EEXIST) {
-            return gyre_trouble_set(trouble, GYRE_INVALID,
-                                    "cannot make folder %s for the key: %s; set GYRE_KEY_FILE",
-                                    part, strerror(errno));
-        }
-        *slash = held;
-        if (held == '\0') {
-            return 0;
-        }
+    struct gyre_trouble why = {0};
+    if (gyre_folder_make(path, 0700, &why)) {
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "%s; the job's key is kept there: set "
+                                "GYRE_KEY_FILE to keep it elsewhere",
+                                why.text);
     }
+    return 0;
 }
 
-/* The folder of "/key" is "": the path that is made of it begins with a slash. */
+/* Handles the root folder. The folder of "/key" is "", because the path made of it begins with a
+ * slash. */
 static int root_folder(char *folder, size_t room, struct gyre_trouble *trouble)
 {
     const char *key_file = gyre_job_variable("GYRE_KEY_FILE");

@@ -7,14 +7,15 @@
  *     torchrun   run id, address, port, restarts       (the run id alone is "none" by default)
  *     srun       cluster, job, step, restarts
  *     mpirun     namespace, address of the head node   (PMIX_SERVER_URI is each node's own daemon)
- *     mpiexec    nothing; but on one machine all ranks descend from one hydra_pmi_proxy, and boot,
- *                process number and start time name that process for ever
+ *     mpiexec    nothing; but on one machine all ranks descend from one hydra_pmi_proxy, which boot
+ *                id, process number and start time name uniquely
  *     others     the root's address: two jobs cannot listen at one place
  *
  * The id is a digest over the method's name and these fields. Each field has its length before it,
  * so two different sets of fields never read the same. The id is a name and no secret.
  *
  * Tested by tests/unit/transport/job/job_test.c and tests/program/job/environments.c. */
+#include "base/bytes.h"
 #include "transport/job/boot.h"
 #include "transport/job/inside.h"
 #include "transport/net/crypto.h"
@@ -29,36 +30,30 @@
 #define PORT_LOW      15000 /* above the well-known ports, below Linux's first ephemeral, 32768 */
 #define PORT_COUNT    15000
 
-struct fields {
-    const char *text[FIELDS_MAX];
-    uint8_t length[FIELDS_MAX][4];
-    size_t count;
-};
-
-static void add_field(struct fields *fields, const char *text)
-{
-    fields->text[fields->count++] = text ? text : "";
-}
-
-static int digest_fields(struct fields *fields, uint8_t id[16], struct gyre_trouble *trouble)
+/* Writes the digest of some texts; NULL is as an empty one. */
+static int digest_fields(const char *const *field, size_t count, uint8_t id[16],
+                         struct gyre_trouble *trouble)
 {
     struct gyre_piece pieces[2 * FIELDS_MAX];
-    uint8_t digest[GYRE_DIGEST_BYTES];
-    for (size_t i = 0; i < fields->count; i++) {
-        size_t length = strlen(fields->text[i]);
-        for (int byte = 0; byte < 4; byte++) {
-            fields->length[i][byte] = (uint8_t)(length >> 8 * byte);
-        }
-        pieces[2 * i] = (struct gyre_piece){fields->length[i], 4};
-        pieces[2 * i + 1] = (struct gyre_piece){fields->text[i], length};
+    uint8_t lengths[FIELDS_MAX][4], digest[GYRE_DIGEST_BYTES];
+    for (size_t i = 0; i < count; i++) {
+        const char *text = field[i] ? field[i] : "";
+        size_t length = strlen(text);
+        gyre_put32(lengths[i], (uint32_t)length);
+        pieces[2 * i] = (struct gyre_piece){lengths[i], 4};
+        pieces[2 * i + 1] = (struct gyre_piece){text, length};
     }
-    int status = gyre_sha256(pieces, 2 * fields->count, digest);
+    int status = gyre_sha256(pieces, 2 * count, digest);
     if (status) {
         return gyre_trouble_set(trouble, status, "libcrypto cannot compute SHA-256 (job id)");
     }
     memcpy(id, digest, 16);
     return 0;
 }
+
+#define DIGEST(id, trouble, ...)                                                                   \
+    digest_fields((const char *const[]){__VA_ARGS__},                                              \
+                  sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *), id, trouble)
 
 /* -- mpiexec: the proxy that all local ranks descend from -------------------------------------- */
 
@@ -68,7 +63,7 @@ struct process {
     unsigned long long started; /* clock ticks since boot */
 };
 
-/* The name stands in parentheses and may hold some itself, so the last ')' ends it. */
+/* Reads a process. Its name stands in parentheses and may contain some, so the last ')' ends it. */
 static bool read_process(long pid, struct process *process)
 {
     char path[64], line[1024];
@@ -110,67 +105,38 @@ static bool find_proxy(char *text, size_t room)
 
 /* -- the ways ---------------------------------------------------------------------------------- */
 
-static int id_from_name(const char *name, struct gyre_job *job, struct gyre_trouble *trouble)
-{
-    struct fields fields = {.count = 0};
-    add_field(&fields, "name");
-    add_field(&fields, name);
-    return digest_fields(&fields, job->id, trouble);
-}
-
 static int id_from_torchrun(const char *run_id, struct gyre_job *job, struct gyre_trouble *trouble)
 {
-    struct fields fields = {.count = 0};
-    add_field(&fields, "torchrun");
-    add_field(&fields, run_id);
-    add_field(&fields, gyre_job_variable("MASTER_ADDR"));
-    add_field(&fields, gyre_job_variable("MASTER_PORT"));
-    add_field(&fields, gyre_job_variable("TORCHELASTIC_RESTART_COUNT"));
-    return digest_fields(&fields, job->id, trouble);
+    return DIGEST(job->id, trouble, "torchrun", run_id, gyre_job_variable("MASTER_ADDR"),
+                  gyre_job_variable("MASTER_PORT"),
+                  gyre_job_variable("TORCHELASTIC_RESTART_COUNT"));
 }
 
 static int id_from_slurm(struct gyre_job *job, struct gyre_trouble *trouble)
 {
-    struct fields fields = {.count = 0};
-    add_field(&fields, "slurm");
-    add_field(&fields, gyre_job_variable("SLURM_CLUSTER_NAME"));
-    add_field(&fields, gyre_job_variable("SLURM_JOB_ID"));
-    add_field(&fields, gyre_job_variable("SLURM_STEP_ID"));
-    add_field(&fields, gyre_job_variable("SLURM_RESTART_COUNT"));
-    return digest_fields(&fields, job->id, trouble);
+    return DIGEST(job->id, trouble, "slurm", gyre_job_variable("SLURM_CLUSTER_NAME"),
+                  gyre_job_variable("SLURM_JOB_ID"), gyre_job_variable("SLURM_STEP_ID"),
+                  gyre_job_variable("SLURM_RESTART_COUNT"));
 }
 
 static int id_from_pmix(const char *name_space, struct gyre_job *job, struct gyre_trouble *trouble)
 {
-    struct fields fields = {.count = 0};
-    add_field(&fields, "pmix");
-    add_field(&fields, name_space);
-    add_field(&fields, gyre_job_variable("OMPI_MCA_orte_hnp_uri"));
-    return digest_fields(&fields, job->id, trouble);
+    return DIGEST(job->id, trouble, "pmix", name_space, gyre_job_variable("OMPI_MCA_orte_hnp_uri"));
 }
 
 static int id_from_proxy(const char *proxy, struct gyre_job *job, struct gyre_trouble *trouble)
 {
     char boot_id[GYRE_BOOT_ID_TEXT];
-    struct fields fields = {.count = 0};
     gyre_boot_id(boot_id);
-    add_field(&fields, "hydra");
-    add_field(&fields, boot_id);
-    add_field(&fields, proxy);
-    return digest_fields(&fields, job->id, trouble);
+    return DIGEST(job->id, trouble, "hydra", boot_id, proxy);
 }
 
 static int id_from_address(struct gyre_job *job, struct gyre_trouble *trouble)
 {
     char port[16], epoch[16];
-    struct fields fields = {.count = 0};
     snprintf(port, sizeof port, "%u", (unsigned)job->root_port);
     snprintf(epoch, sizeof epoch, "%u", (unsigned)job->epoch);
-    add_field(&fields, "address");
-    add_field(&fields, job->root_host);
-    add_field(&fields, port);
-    add_field(&fields, epoch);
-    return digest_fields(&fields, job->id, trouble);
+    return DIGEST(job->id, trouble, "address", job->root_host, port, epoch);
 }
 
 static int refuse_nameless(const struct gyre_job *job, struct gyre_trouble *trouble)
@@ -190,7 +156,7 @@ int gyre_job_id_find(const struct gyre_options *options, struct gyre_job *job,
     const char *name_space = gyre_job_variable("PMIX_NAMESPACE");
     char proxy[64];
     if (name) {
-        return id_from_name(name, job, trouble);
+        return DIGEST(job->id, trouble, "name", name);
     }
     if (run_id && strcmp(job->source, "torchrun") == 0) {
         return id_from_torchrun(run_id, job, trouble);

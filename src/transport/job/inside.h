@@ -1,15 +1,15 @@
-/* What the files of this room offer each other. Included by them only.
+/* The inside of this room, for its files only.
  *
  *     job.c        the entry: rank and world, then all the rest
  *     root.c       where the ranks meet
  *     id.c         the job's name, equal on all its ranks
  *     key.c        the secret
- *     folder.c     where key files and address files lie
+ *     folder.c     the folders of key files and address files
  *     slurm.c      node lists, and whether srun started this process
  *     variable.c   variables of the environment
- *     boot.c       which kernel runs here
+ *     boot.c       the id of the running kernel
  *
- * A file calls only files below it. */
+ * A file calls only files listed below it. */
 #ifndef GYRE_TRANSPORT_JOB_INSIDE_H
 #define GYRE_TRANSPORT_JOB_INSIDE_H
 
@@ -33,12 +33,12 @@ int gyre_job_root_find(const struct gyre_options *options, struct gyre_job *job,
 
 /* -- id.c -------------------------------------------------------------------------------------- */
 
-/* Writes job->id. GYRE_INVALID with world > 1 when nothing tells this job from another, not even an
- * address in root_host. Source, world, local_world and epoch are filled before. */
+/* Writes job->id. GYRE_INVALID with world > 1 where nothing distinguishes this job from another,
+ * not even an address in root_host. Source, world, local_world and epoch are filled before. */
 int gyre_job_id_find(const struct gyre_options *options, struct gyre_job *job,
                      struct gyre_trouble *trouble);
 
-/* A port for the job from its id, outside the ranges that kernels hand out by themselves. */
+/* A port for the job from its id, outside the ranges from which kernels choose. */
 uint16_t gyre_job_id_port(const uint8_t id[16]);
 
 /* -- key.c ------------------------------------------------------------------------------------- */
@@ -51,6 +51,8 @@ int gyre_job_key_find(const struct gyre_options *options, struct gyre_job *job,
 
 /* Writes the folder of the user's own key, which need not exist. */
 int gyre_job_config_folder(char *path, size_t room, struct gyre_trouble *trouble);
+
+/* Makes a folder where it is missing, for its owner alone. */
 int gyre_job_make_folder(const char *path, struct gyre_trouble *trouble);
 
 /* Writes job->root_file, beside the key, and makes the folder where it is missing. */
@@ -61,15 +63,15 @@ int gyre_job_root_file(struct gyre_job *job, struct gyre_trouble *trouble);
 /* Whether srun started this process. False in sbatch's own script and in salloc's shell. */
 bool gyre_slurm_in_step(void);
 
-/* The size of the allocation around a process that srun did not start, 0: none. *of names the unit:
- * "nodes (SLURM_NNODES)". */
+/* Returns the size of the allocation around a process that srun did not start, 0: none. *of names
+ * the unit: "nodes (SLURM_NNODES)". */
 int gyre_slurm_stranded(const char **of);
 
-/* First host of this step's node list. */
+/* Finds the first host of this step's node list. */
 int gyre_slurm_first_host(char *host, size_t room, struct gyre_trouble *trouble);
 
-/* Tasks on node number `node` by a compressed list such as "4(x2),2"; `name` is what messages call
- * the list. */
+/* Finds the tasks on node number `node` in a compressed list such as "4(x2),2"; `name` is what
+ * messages call the list. */
 int gyre_slurm_tasks_on_node(const char *name, const char *list, int node, int *tasks,
                              struct gyre_trouble *trouble);
 

@@ -58,7 +58,7 @@ static const struct source *const sources[] = {&plain, &open_mpi, &mvapich, &pmi
 
 /* -- numbers ----------------------------------------------------------------------------------- */
 
-/* An absent variable (or name) leaves *out alone. */
+/* Reads a variable. An absent variable (or name) leaves *out alone. */
 static int read_job_variable(const char *name, int64_t least, int64_t most, int *out,
                              struct gyre_trouble *trouble)
 {
@@ -88,7 +88,8 @@ static int read_source(const struct source *source, struct gyre_job *job,
     return status;
 }
 
-/* Slurm compresses the tasks per node; torchrun calls the node's number a group rank. */
+/* Reads fields that differ between sources: Slurm compresses the tasks per node; torchrun calls the
+ * node's number a group rank. */
 static int read_source_extras(const struct source *source, struct gyre_job *job,
                               struct gyre_trouble *trouble)
 {
@@ -116,8 +117,9 @@ static const char *source_name(const struct source *source)
 
 /* -- which source ------------------------------------------------------------------------------ */
 
-/* Slurm's variables tell of this process only inside a step. There, srun speaks PMI too: then Slurm
- * knows more, unless hydra stands between (it alone sets MPI_LOCALRANKID). */
+/* Whether a source tells about this process. Slurm's variables do so only inside a step. There,
+ * srun sets PMI's variables too: then Slurm knows more, unless hydra stands between (only hydra
+ * sets MPI_LOCALRANKID). */
 static bool speaks(const struct source *source)
 {
     if (source == &slurm) {
@@ -139,7 +141,7 @@ static const struct source *find_source(void)
     return NULL;
 }
 
-/* Nothing tells a rank. Is there a sign that this process is not alone? */
+/* Checks a process without a rank for signs that it is not alone. */
 static int check_alone(struct gyre_trouble *trouble)
 {
     const char *of;
@@ -246,8 +248,8 @@ static void take_options(const struct gyre_options *options, struct gyre_job *jo
     snprintf(job->source, sizeof job->source, "options");
 }
 
-/* A struct of zeros means "all from the environment", so a rank of 0 counts only together with a
- * world. */
+/* Finds rank and world. A struct of zeros means "all from the environment", so a rank of 0 counts
+ * only together with a world. */
 static int find_identity(const struct gyre_options *options, struct gyre_job *job,
                          struct gyre_trouble *trouble)
 {
@@ -275,6 +277,8 @@ static int find_identity(const struct gyre_options *options, struct gyre_job *jo
     return status;
 }
 
+static const struct gyre_options no_options = GYRE_OPTIONS_INIT;
+
 /* -- the rest ---------------------------------------------------------------------------------- */
 
 static int read_epoch(struct gyre_job *job, struct gyre_trouble *trouble)
@@ -292,8 +296,9 @@ static int read_epoch(struct gyre_job *job, struct gyre_trouble *trouble)
     return 0;
 }
 
-/* A child of a rank inherits the variable even where somebody closed the descriptor on the way:
- * then the number may mean another file, and watching that would be worse than watching nothing. */
+/* Finds the launcher's pipe. A child of a rank inherits the variable even where another process
+ * closed the descriptor on the way. Then the number may mean another file, and watching that file
+ * would be worse than watching none. */
 static int read_launcher(struct gyre_job *job, struct gyre_trouble *trouble)
 {
     struct stat status;
@@ -326,11 +331,10 @@ static int find_place(struct gyre_job *job, struct gyre_trouble *trouble)
     return status;
 }
 
-int gyre_job_discover(const struct gyre_options *options, struct gyre_job *job,
-                      struct gyre_trouble *trouble)
+int gyre_job_find_rank(const struct gyre_options *options, struct gyre_job *job,
+                       struct gyre_trouble *trouble)
 {
-    static const struct gyre_options none = GYRE_OPTIONS_INIT;
-    options = options ? options : &none;
+    options = options ? options : &no_options;
     *job = (struct gyre_job){.local_rank = -1,
                              .local_world = -1,
                              .node_rank = -1,
@@ -341,11 +345,18 @@ int gyre_job_discover(const struct gyre_options *options, struct gyre_job *job,
     if (status == 0) {
         status = find_place(job, trouble);
     }
+    return status;
+}
+
+int gyre_job_discover(const struct gyre_options *options, struct gyre_job *job,
+                      struct gyre_trouble *trouble)
+{
+    int status = gyre_job_find_rank(options, job, trouble);
     if (status == 0) {
-        status = gyre_job_root_find(options, job, trouble);
+        status = gyre_job_root_find(options ? options : &no_options, job, trouble);
     }
     if (status == 0) {
-        status = gyre_job_key_find(options, job, trouble);
+        status = gyre_job_key_find(options ? options : &no_options, job, trouble);
     }
     return status;
 }

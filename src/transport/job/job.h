@@ -12,22 +12,23 @@
 enum gyre_root_kind {
     GYRE_ROOT_ADDRESS, /* host and port are known to all */
     GYRE_ROOT_FILE,    /* rank 0 writes "host port\n" to `root_file` */
-    GYRE_ROOT_HELD     /* as an address, where rank 0's process listens already, on `root_fd` */
+    /* Like an address, but rank 0's process listens there already, on `root_fd`. */
+    GYRE_ROOT_HELD
 };
 
 struct gyre_job {
     int rank, world;
-    int local_rank, local_world; /* as the launcher says; -1 if it does not */
-    int node_rank;               /* as the launcher says; -1 if it does not */
+    int local_rank, local_world; /* as the launcher says; -1: it does not */
+    int node_rank;               /* as the launcher says; -1: it does not */
     uint16_t epoch;              /* restart count */
     uint8_t id[16];              /* equal on all ranks of the job, unlike other jobs' */
     uint8_t key[32];             /* of this job: derived from the user's key and the id */
-    uint8_t key_id[8];           /* names the user's key without telling it */
+    uint8_t key_id[8];           /* names the user's key without revealing it */
     bool authenticated;          /* false: GYRE_AUTH=none */
     enum gyre_root_kind root_kind;
     char root_host[256];
     uint16_t root_port;  /* 0: rank 0 picks a free one (file) */
-    int root_port_tries; /* ports from root_port on that may hold the root, 1 … 17 */
+    int root_port_tries; /* ports from root_port on that rank 0 may have, 1 … 17 */
     char root_file[512];
     int root_fd; /* held, of rank 0: borrowed until it has joined */
     /* "gyre run", "torchrun", "environment", "mpirun", "mpirun_rsh", "mpiexec", "srun", "options"
@@ -35,7 +36,7 @@ struct gyre_job {
     char source[32];
     int launcher_fd;            /* read end of the launcher's pipe, -1 without */
     int simulated_node;         /* gyre run --simulate-nodes; -1: none */
-    int first_here, ranks_here; /* ranks that this process has; 0 of them: this one only */
+    int first_here, ranks_here; /* ranks of this process; 0 of them: only this rank */
 };
 
 /* Whether `rank` is one of this process's ranks. */
@@ -51,7 +52,32 @@ static inline bool gyre_job_here(const struct gyre_job *job, uint32_t rank)
 int gyre_job_discover(const struct gyre_options *options, struct gyre_job *job,
                       struct gyre_trouble *trouble);
 
-/* A Slurm node list, expanded: "gnode[10,20-22]x,b" → names. Calls each(name) in order; 0 or
+/* Fills in the part of *job that tells this process from others: rank and world, also on the node,
+ * source and epoch. Reads the environment only. One thread. */
+int gyre_job_find_rank(const struct gyre_options *options, struct gyre_job *job,
+                       struct gyre_trouble *trouble);
+
+enum gyre_key_origin {
+    GYRE_KEY_UNWANTED, /* GYRE_AUTH=none */
+    GYRE_KEY_LAUNCHED, /* from the launcher, GYRE_KEY_FD */
+    GYRE_KEY_VARIABLE, /* GYRE_KEY */
+    GYRE_KEY_FILE,     /* `path` */
+    GYRE_KEY_TO_MAKE   /* `path` does not exist and is made at first need */
+};
+
+struct gyre_key_place {
+    enum gyre_key_origin origin;
+    char path[4096]; /* "" where there is no file */
+    uint8_t key_id[8];
+};
+
+/* Finds where a job of several ranks would read the user's key, and makes no key. Returns
+ * GYRE_INVALID or GYRE_REFUSED with its trouble where a rank would fail in the same way. Reads and
+ * closes GYRE_KEY_FD; a later gyre_job_discover() in this process uses the key that was read. One
+ * thread. */
+int gyre_job_find_key(struct gyre_key_place *place, struct gyre_trouble *trouble);
+
+/* Expands a Slurm node list: "gnode[10,20-22]x,b" → names. Calls each(name) in order. Returns 0 or
  * GYRE_INVALID, before the first call. A result of each() other than 0 ends the list and is
  * returned. */
 int gyre_node_list_expand(const char *list, int (*each)(const char *name, void *context),

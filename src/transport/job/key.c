@@ -18,7 +18,8 @@
 #include "transport/job/inside.h"
 #include "transport/net/crypto.h"
 #include "base/env.h"
-#include "base/hex.h"
+#include "base/bytes.h"
+#include "base/disk/regular.h"
 #include "base/log.h"
 #include "base/rng.h"
 
@@ -32,14 +33,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TEXT_BYTES   (2 * GYRE_KEY_BYTES) /* a key in hexadecimal */
-#define READ_BYTES   256                  /* more than any key with its blanks: longer is no key */
-#define MAKE_TRIES   8 /* a file that is being removed and made all the time is not ours to fix */
+#define TEXT_BYTES (2 * GYRE_KEY_BYTES) /* a key in hexadecimal */
+/* More than any key with its blanks: a longer text is no key. */
+#define READ_BYTES   256
+#define MAKE_TRIES   8 /* a file that is removed and made all the time cannot be helped */
 #define KEY_EXPECTED "expected 64 hexadecimal digits or 32 bytes"
 
 /* -- reading a key ----------------------------------------------------------------------------- */
 
-/* 32 bytes as they are, or 64 digits with blanks behind them (an editor's newline). */
+/* Parses a key: 32 bytes, or 64 digits with blanks behind them (an editor's newline). */
 static bool parse_key(const uint8_t *bytes, size_t length, uint8_t key[GYRE_KEY_BYTES])
 {
     if (length == GYRE_KEY_BYTES) {
@@ -52,7 +54,7 @@ static bool parse_key(const uint8_t *bytes, size_t length, uint8_t key[GYRE_KEY_
     return length == TEXT_BYTES && gyre_hex_read((const char *)bytes, key, GYRE_KEY_BYTES);
 }
 
-/* Up to `room` bytes until the end of the file; -errno if that fails. */
+/* Reads up to `room` bytes until the end of the file; -errno: reading failed. */
 static ssize_t read_key_bytes(int fd, uint8_t *bytes, size_t room)
 {
     size_t length = 0;
@@ -72,7 +74,7 @@ static ssize_t read_key_bytes(int fd, uint8_t *bytes, size_t room)
     return (ssize_t)length;
 }
 
-/* `name` is what messages call the place. Does not close. */
+/* Reads a key from a descriptor, which stays open; `name` is what messages call the place. */
 static int read_key_from(int fd, const char *name, uint8_t key[GYRE_KEY_BYTES],
                          struct gyre_trouble *trouble)
 {
@@ -139,48 +141,44 @@ static int key_from_text(const char *text, uint8_t key[GYRE_KEY_BYTES],
 
 /* -- from a file ------------------------------------------------------------------------------- */
 
-static int check_key_file(int fd, const char *path, struct gyre_trouble *trouble)
+static int check_key_file(const struct stat *file, const char *path, struct gyre_trouble *trouble)
 {
-    struct stat file;
-    if (fstat(fd, &file) != 0) {
-        return gyre_trouble_set(trouble, GYRE_INVALID, "cannot look at key file %s: %s", path,
-                                strerror(errno));
-    }
-    if (!S_ISREG(file.st_mode)) {
-        return gyre_trouble_set(trouble, GYRE_REFUSED, "key file %s is not a regular file", path);
-    }
-    if (file.st_uid != geteuid()) {
+    if (file->st_uid != geteuid()) {
         return gyre_trouble_set(trouble, GYRE_REFUSED,
                                 "key file %s belongs to user %u and this process to user %u: use "
                                 "a file of your own",
-                                path, (unsigned)file.st_uid, (unsigned)geteuid());
+                                path, (unsigned)file->st_uid, (unsigned)geteuid());
     }
-    if (file.st_mode & (S_IRWXG | S_IRWXO)) {
+    if (file->st_mode & (S_IRWXG | S_IRWXO)) {
         return gyre_trouble_set(trouble, GYRE_REFUSED,
                                 "key file %s has mode %04o, so others can read or write it: "
                                 "chmod 600 %s",
-                                path, (unsigned)file.st_mode & 07777, path);
+                                path, (unsigned)file->st_mode & 07777, path);
     }
     return 0;
 }
 
-/* -ENOENT, without a word, where there is no such file. */
+/* Reads a key from a file. -ENOENT, without a message: there is no such file. */
 static int key_from_file(const char *path, uint8_t key[GYRE_KEY_BYTES],
                          struct gyre_trouble *trouble)
 {
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) {
+    struct stat file;
+    int fd = gyre_regular_open(path, O_NOFOLLOW, &file);
+    if (fd == -ENOENT || fd == -ENOTDIR) {
         return -ENOENT;
     }
-    if (fd < 0 && errno == ELOOP) {
+    if (fd == GYRE_INVALID) {
+        return gyre_trouble_set(trouble, GYRE_REFUSED, "key file %s is not a regular file", path);
+    }
+    if (fd == -ELOOP) {
         return gyre_trouble_set(trouble, GYRE_REFUSED,
                                 "key file %s is a symbolic link: name the file itself", path);
     }
     if (fd < 0) {
         return gyre_trouble_set(trouble, GYRE_INVALID, "cannot open key file %s: %s", path,
-                                strerror(errno));
+                                strerror(-fd));
     }
-    int status = check_key_file(fd, path, trouble);
+    int status = check_key_file(&file, path, trouble);
     if (status == 0) {
         status = read_key_from(fd, path, key, trouble);
     }
@@ -216,7 +214,7 @@ static bool write_new_key(int fd)
     return ok;
 }
 
-/* Leaves a key at `path`, its own or another's who was faster. */
+/* Leaves a key at `path`: this rank's own, or that of a rank that was faster. */
 static int make_key_file(const char *path, struct gyre_trouble *trouble)
 {
     char own[PATH_MAX];
@@ -242,9 +240,11 @@ static int make_key_file(const char *path, struct gyre_trouble *trouble)
     return 0;
 }
 
+#define FOLDER_MAX (PATH_MAX - 64)
+
 static int key_from_home(uint8_t key[GYRE_KEY_BYTES], struct gyre_trouble *trouble)
 {
-    char folder[PATH_MAX - 64], path[PATH_MAX - 48];
+    char folder[FOLDER_MAX], path[PATH_MAX];
     int status = gyre_job_config_folder(folder, sizeof folder, trouble);
     if (status) {
         return status;
@@ -287,15 +287,22 @@ static int find_user_key(const struct gyre_options *options, int world, uint8_t 
     return path ? key_from_named_file(path, key, trouble) : key_from_home(key, trouble);
 }
 
-static int derive_job_key(struct gyre_job *job, const uint8_t user_key[GYRE_KEY_BYTES],
-                          struct gyre_trouble *trouble)
+static int derive_key_id(const uint8_t user_key[GYRE_KEY_BYTES], uint8_t key_id[8])
 {
-    static const char name[] = "gyre key id", purpose[] = "gyre job key";
+    static const char name[] = "gyre key id";
     uint8_t code[GYRE_DIGEST_BYTES];
     struct gyre_piece constant = {name, sizeof name - 1};
     int status = gyre_hmac_sha256(user_key, &constant, 1, code);
+    memcpy(key_id, code, 8);
+    return status;
+}
+
+static int derive_job_key(struct gyre_job *job, const uint8_t user_key[GYRE_KEY_BYTES],
+                          struct gyre_trouble *trouble)
+{
+    static const char purpose[] = "gyre job key";
+    int status = derive_key_id(user_key, job->key_id);
     if (status == 0) {
-        memcpy(job->key_id, code, sizeof job->key_id);
         status = gyre_hkdf_sha256((struct gyre_piece){user_key, GYRE_KEY_BYTES},
                                   (struct gyre_piece){job->id, sizeof job->id},
                                   (struct gyre_piece){purpose, sizeof purpose - 1}, job->key,
@@ -332,4 +339,58 @@ int gyre_job_key_find(const struct gyre_options *options, struct gyre_job *job,
     }
     gyre_wipe(user_key, sizeof user_key);
     return status;
+}
+
+/* -- a look at it ------------------------------------------------------------------------------ */
+
+static int look_for_key_file(struct gyre_key_place *place, uint8_t *key,
+                             struct gyre_trouble *trouble)
+{
+    char folder[FOLDER_MAX];
+    const char *named = gyre_job_variable("GYRE_KEY_FILE");
+    int status = named ? 0 : gyre_job_config_folder(folder, sizeof folder, trouble);
+    if (status) {
+        return status;
+    }
+    place->origin = GYRE_KEY_FILE;
+    snprintf(place->path, sizeof place->path, "%s%s", named ? named : folder, named ? "" : "/key");
+    status =
+        named ? key_from_named_file(named, key, trouble) : key_from_file(place->path, key, trouble);
+    if (status == -ENOENT) {
+        place->origin = GYRE_KEY_TO_MAKE;
+        return GYRE_AGAIN;
+    }
+    return status;
+}
+
+/* GYRE_AGAIN: there is none yet. */
+static int look_for_key(struct gyre_key_place *place, uint8_t *key, struct gyre_trouble *trouble)
+{
+    const char *text = gyre_job_variable("GYRE_KEY");
+    if (gyre_job_variable("GYRE_KEY_FD")) {
+        place->origin = GYRE_KEY_LAUNCHED;
+        return key_from_fd(key, trouble);
+    }
+    if (text) {
+        place->origin = GYRE_KEY_VARIABLE;
+        return key_from_text(text, key, trouble);
+    }
+    return look_for_key_file(place, key, trouble);
+}
+
+int gyre_job_find_key(struct gyre_key_place *place, struct gyre_trouble *trouble)
+{
+    uint8_t key[GYRE_KEY_BYTES];
+    bool wanted;
+    *place = (struct gyre_key_place){0};
+    int status = read_auth(&wanted, trouble);
+    if (status || !wanted) {
+        return status;
+    }
+    status = look_for_key(place, key, trouble);
+    if (status == 0 && derive_key_id(key, place->key_id)) {
+        status = gyre_trouble_set(trouble, -EIO, "libcrypto cannot derive the key's name");
+    }
+    gyre_wipe(key, sizeof key);
+    return status == GYRE_AGAIN ? 0 : status;
 }

@@ -1,7 +1,7 @@
 /* The place where the ranks meet.
  *
- * An address that the user or the launcher gives, else a place that every rank derives from the
- * job's id. The first of these that is there:
+ * The place is an address that the user or the launcher gives, else one that every rank derives
+ * from the job's id. The first of these that there is:
  *
  *     options.root
  *     GYRE_ROOT
@@ -10,7 +10,7 @@
  *     any job with a name        a file beside the key, where rank 0 writes its address
  *
  * The id may be derived from the address (id.c). So the given address is read first, then the id is
- * found, and only then is a place derived from the id. A world of 1 meets nobody.
+ * found, and only then is a place derived from the id. A world of 1 needs no place.
  *
  * Tested by tests/unit/transport/job/job_test.c. */
 #include "transport/job/inside.h"
@@ -40,7 +40,7 @@ static int set_root(struct gyre_job *job, const char *name, const char *host, si
     return status;
 }
 
-/* "host:port" or "[2001:db8::1]:port". */
+/* Reads "host:port" or "[2001:db8::1]:port". */
 static int set_root_text(struct gyre_job *job, const char *name, const char *text,
                          struct gyre_trouble *trouble)
 {
@@ -66,8 +66,8 @@ static int set_root_text(struct gyre_job *job, const char *name, const char *tex
     return set_root(job, name, host, length, colon + 1, trouble);
 }
 
-/* Where torchrun's agent keeps its own store on MASTER_PORT, rank 0 takes one of the next 16 ports.
- */
+/* Takes torchrun's address. Where its agent keeps its own store on MASTER_PORT, rank 0 takes one of
+ * the next 16 ports. */
 static int set_root_master(struct gyre_job *job, struct gyre_trouble *trouble)
 {
     const char *host = gyre_job_variable("MASTER_ADDR"), *port = gyre_job_variable("MASTER_PORT");
@@ -94,7 +94,8 @@ static int set_root_master(struct gyre_job *job, struct gyre_trouble *trouble)
     return 0;
 }
 
-/* An address that somebody wrote down. None is no failure: root_host stays empty. */
+/* Finds an address that the user or the launcher has given. None is no failure: root_host stays
+ * empty. */
 static int find_given_root(const struct gyre_options *options, struct gyre_job *job,
                            struct gyre_trouble *trouble)
 {
@@ -111,7 +112,8 @@ static int find_given_root(const struct gyre_options *options, struct gyre_job *
     return 0;
 }
 
-/* With -m arbitrary rank 0 may be on any host of the list, which Slurm sorts. */
+/* Whether rank 0 is on the first host. With -m arbitrary it may be on any host of the list, which
+ * Slurm sorts. */
 static bool first_host_has_rank_0(const struct gyre_job *job)
 {
     const char *distribution = gyre_job_variable("SLURM_DISTRIBUTION");
@@ -119,7 +121,7 @@ static bool first_host_has_rank_0(const struct gyre_job *job)
            !(distribution && strncmp(distribution, "arbitrary", 9) == 0);
 }
 
-/* Nobody wrote an address down, but the job has a name of its own to find one by. */
+/* Derives a place from the name of the job, where no address is given. */
 static int find_derived_root(struct gyre_job *job, struct gyre_trouble *trouble)
 {
     if (first_host_has_rank_0(job)) {

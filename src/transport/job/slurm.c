@@ -34,12 +34,12 @@
 /* -- node lists -------------------------------------------------------------------------------- */
 
 struct expansion {
-    const char *list; /* whole, for messages */
+    const char *list; /* the whole list, for messages */
     int (*each)(const char *name, void *context);
     void *context;
     struct gyre_trouble *trouble;
     char name[NAME_MAX_LEN + 1];
-    uint64_t names; /* counted before any is handed out */
+    uint64_t names; /* counted before the first is given out */
 };
 
 struct range {
@@ -67,7 +67,7 @@ static bool read_slurm_number(const char **at, uint64_t *value)
     return *at > start;
 }
 
-/* At a range inside a bracket; leaves *at behind it, on ',' or ']'. */
+/* Reads a range inside a bracket; leaves *at behind it, on ',' or ']'. */
 static int read_number_range(struct expansion *expansion, const char **at, struct range *range)
 {
     const char *start = *at;
@@ -88,7 +88,7 @@ static int read_number_range(struct expansion *expansion, const char **at, struc
     return **at == ',' || **at == ']' ? 0 : refuse_slurm(expansion, *at, "expected , - or ] here");
 }
 
-/* At '[': how many numbers the bracket holds; leaves *at behind its ']'. */
+/* Counts the numbers of a bracket, from its '[' on; leaves *at behind its ']'. */
 static int measure_bracket(struct expansion *expansion, const char **at, uint64_t *numbers)
 {
     struct range range = {0, 0, 0};
@@ -105,7 +105,7 @@ static int measure_bracket(struct expansion *expansion, const char **at, uint64_
     return *numbers <= NAMES_MAX ? 0 : refuse_slurm(expansion, *at, "more than 65536 names");
 }
 
-/* At the start of one name: how many it stands for; leaves *at on ',' or the end. */
+/* Counts the names for which one name stands, from its start on; leaves *at on ',' or the end. */
 static int measure_name(struct expansion *expansion, const char **at, uint64_t *names)
 {
     const char *start = *at;
@@ -131,8 +131,7 @@ static int measure_name(struct expansion *expansion, const char **at, uint64_t *
     return *at > start ? 0 : refuse_slurm(expansion, start, "a name is empty");
 }
 
-/* Everything that can be wrong with a list is found here, so the second pass only hands out names.
- */
+/* Checks a list. Every fault is found here, so the second pass only gives out names. */
 static int measure_list(struct expansion *expansion)
 {
     const char *at = expansion->list;
@@ -175,7 +174,8 @@ static int expand_bracket(struct expansion *expansion, const char *at, size_t le
     return status;
 }
 
-/* `length` characters of the name are settled; `at` is what the list says next. */
+/* Expands the rest of a name: `length` characters of it are settled; `at` is the list's next
+ * character. */
 static int expand_from(struct expansion *expansion, const char *at, size_t length)
 {
     while (*at && *at != ',' && *at != '[') {
@@ -225,7 +225,7 @@ bool gyre_slurm_in_step(void)
     return known && step < RESERVED_STEPS && gyre_job_variable("SLURM_PROCID");
 }
 
-/* 0 where the variable is absent or no such number. */
+/* The value of a variable; 0: absent, or no such number. */
 static int64_t slurm_count(const char *name)
 {
     int64_t count = 0;
@@ -233,8 +233,9 @@ static int64_t slurm_count(const char *name)
     return count;
 }
 
-/* SLURM_TASKS_PER_NODE is no sign: of a whole node taken for one process it may hold the cores.
- * Beside a number of tasks, tasks per node are a limit only. */
+/* Finds the size of an allocation without srun. SLURM_TASKS_PER_NODE is no sign: of a whole node
+ * taken for one process it may hold the cores. Beside a number of tasks, tasks per node are a limit
+ * only. */
 int gyre_slurm_stranded(const char **of)
 {
     if (!gyre_job_variable("SLURM_JOB_ID") || gyre_slurm_in_step()) {
@@ -284,7 +285,8 @@ int gyre_slurm_first_host(char *host, size_t room, struct gyre_trouble *trouble)
     return status == GYRE_AGAIN ? 0 : gyre_trouble_wrap(trouble, "SLURM_STEP_NODELIST");
 }
 
-/* "4" or "4(x3)" at *at: tasks per node and on how many nodes; leaves *at on ',' or the end. */
+/* Reads "4" or "4(x3)" at *at: tasks per node, and the number of nodes; leaves *at on ',' or the
+ * end. */
 static bool read_tasks(const char **at, uint64_t *tasks, uint64_t *nodes)
 {
     *nodes = 1;
@@ -298,7 +300,7 @@ static bool read_tasks(const char **at, uint64_t *tasks, uint64_t *nodes)
         }
         (*at)++;
     }
-    return *tasks <= TASKS_MAX && (**at == ',' || **at == '\0');
+    return *tasks >= 1 && *tasks <= TASKS_MAX && (**at == ',' || **at == '\0');
 }
 
 int gyre_slurm_tasks_on_node(const char *name, const char *list, int node, int *tasks,

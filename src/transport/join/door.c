@@ -1,16 +1,19 @@
-/* Doors, pages and packets: what two processes of one machine need to hand each other memory.
+/* Doors, pages and packets: the means by which two processes of one machine share memory.
  *
  *     door     an abstract Unix socket (no file, gone with the process) named by 128 random bits
  *     page     a sealed memfd of one page whose last 32 bytes only the session's key foretells
  *     packet   one message of known size, with two descriptors or without
  *
- * The kernel says who opened the other end; another user is not talked to. Descriptors that come
- * unasked are closed.
+ * The kernel tells the user at the other end; a connection of another user is closed. Unasked
+ * descriptors are closed.
  *
- * Tested by tests/program/job/join.c. */
+ * Pages are tested by tests/unit/transport/join/door_test.c, all of it by
+ * tests/program/job/join.c. */
 #include "transport/join/inside.h"
 
-#include "base/hex.h"
+#include "base/bytes.h"
+#include "base/disk/regular.h"
+#include "transport/net/descriptors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +31,7 @@ static socklen_t door_address(const uint8_t name[16], struct sockaddr_un *addres
 {
     memset(address, 0, sizeof *address);
     address->sun_family = AF_UNIX;
-    char *text = address->sun_path + 1; /* a zero before it: the abstract name space */
+    char *text = address->sun_path + 1; /* a zero comes first: the abstract name space */
     memcpy(text, "gyre-", 5);
     gyre_hex_write(name, 16, text + 5);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(text));
@@ -37,7 +40,7 @@ static socklen_t door_address(const uint8_t name[16], struct sockaddr_un *addres
 static int page_content(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank, uint8_t content[CODE])
 {
     const struct gyre_piece pieces[] = {{"page", 4},
-                                        {&rank, sizeof rank}}; /* one machine: one byte order */
+                                        {&rank, sizeof rank}}; /* one machine has one byte order */
     return gyre_hmac_sha256(key, pieces, 2, content);
 }
 
@@ -48,7 +51,7 @@ int gyre_page_make(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank)
     if (fd < 0)
         return -errno;
     if (page_content(key, rank, content) || ftruncate(fd, PAGE) ||
-        pwrite(fd, content, CODE, PAGE - CODE) != CODE ||
+        TEMP_FAILURE_RETRY(pwrite(fd, content, CODE, PAGE - CODE)) != CODE ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {
         int status = errno ? -errno : -EIO;
         close(fd);
@@ -65,7 +68,7 @@ uint32_t gyre_page_try(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank, int fd)
         return EIO;
     if (fd < 0 || fstat(fd, &info) || info.st_size != PAGE)
         return EBADF;
-    if ((fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) == 0)
+    if (!gyre_has_seals(fd, F_SEAL_SHRINK))
         return EPERM;
     uint8_t *view = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
     if (view == MAP_FAILED)
@@ -124,67 +127,19 @@ int gyre_door_answer(int door)
 
 /* -- packets ----------------------------------------------------------------------------------- */
 
-union rights {
-    char bytes[CMSG_SPACE(2 * sizeof(int))];
-    struct cmsghdr align;
-};
-
 int gyre_packet_send(int socket_fd, const uint8_t *bytes, size_t length, const int fd[2])
 {
-    union rights rights = {0};
-    struct iovec iov = {(void *)(uintptr_t)bytes, length};
-    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (fd) {
-        message.msg_control = rights.bytes;
-        message.msg_controllen = sizeof rights.bytes;
-        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-        head->cmsg_level = SOL_SOCKET;
-        head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(2 * sizeof(int));
-        memcpy(CMSG_DATA(head), fd, 2 * sizeof(int));
-    }
-    return sendmsg(socket_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)length ? 0
-                                                                                        : -errno;
+    ssize_t sent = gyre_descriptors_send(socket_fd, bytes, length, fd, fd ? 2 : 0, MSG_DONTWAIT);
+    return sent == (ssize_t)length ? 0 : sent < 0 ? (int)sent : -EIO;
 }
 
-static void take_rights(struct msghdr *message, int fd[2])
-{
-    fd[0] = fd[1] = -1;
-    for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head; head = CMSG_NXTHDR(message, head)) {
-        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
-            continue;
-        size_t count =
-            (head->cmsg_len - CMSG_LEN(0)) / sizeof(int); /* at most 2: that is the room given */
-        memcpy(fd, CMSG_DATA(head), count * sizeof(int));
-    }
-}
-
-void gyre_close_both(int fd[2])
-{
-    for (int i = 0; i < 2; i++)
-        if (fd[i] >= 0)
-            close(fd[i]);
-    fd[0] = fd[1] = -1;
-}
-
-/* 0 with exactly `length` bytes; GYRE_AGAIN; -ECONNRESET for the end or anything of another size.
- */
+/* Receives a packet. 0: exactly `length` bytes; GYRE_AGAIN; -ECONNRESET: the end, or a packet of
+ * another size. */
 int gyre_packet_receive(int socket_fd, uint8_t *bytes, size_t length, int fd[2])
 {
-    union rights rights;
-    struct iovec iov = {bytes, length};
-    struct msghdr message = {.msg_iov = &iov,
-                             .msg_iovlen = 1,
-                             .msg_control = rights.bytes,
-                             .msg_controllen = sizeof rights.bytes};
-    fd[0] = fd[1] = -1;
-    ssize_t n = recvmsg(socket_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return GYRE_AGAIN;
-    if (n >= 0)
-        take_rights(&message, fd);
-    if (n == (ssize_t)length && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+    ssize_t got = gyre_descriptors_receive(socket_fd, bytes, length, fd, 2, MSG_DONTWAIT);
+    if (got == (ssize_t)length)
         return 0;
-    gyre_close_both(fd);
-    return -ECONNRESET;
+    gyre_descriptors_close(fd, 2);
+    return got == -EAGAIN || got == -EINTR ? GYRE_AGAIN : -ECONNRESET;
 }

@@ -18,7 +18,6 @@ static void why_refused(const struct gyre_joining *join, const struct gyre_guest
 {
     const struct gyre_claim *theirs = &guest->claim;
     const struct gyre_job *job = join->job;
-    const char *here = join->options->configuration_text;
     char who[GYRE_JOIN_WHO_MAX];
     if (code == GYRE_REFUSAL_VERSION)
         snprintf(out, size,
@@ -34,10 +33,20 @@ static void why_refused(const struct gyre_joining *join, const struct gyre_guest
     else if (code == GYRE_REFUSAL_DUPLICATE)
         snprintf(out, size, "rank %u is here already: %s", theirs->rank,
                  gyre_join_who(join, theirs->rank, who));
-    else if (code == GYRE_REFUSAL_CONFIGURATION)
-        gyre_configuration_difference(here ? here : "", guest->configuration, out, size);
     else
         snprintf(out, size, "a rank from 1 to %d was expected", job->world - 1);
+}
+
+static void tell_configurations(const struct gyre_joining *join, const struct gyre_guest *guest,
+                                char *out, size_t size)
+{
+    const char *mine = join->options->configuration_text;
+    const char *const text[2] = {mine ? mine : "", guest->configuration};
+    char one[96], other[96], differ[GYRE_REFUSAL_TEXT - 32];
+    snprintf(one, sizeof one, "rank 0 (host %.63s)", gyre_host_name());
+    snprintf(other, sizeof other, "rank %u (host %.63s)", guest->claim.rank, guest->identity.host);
+    gyre_configuration_difference(text, (const char *const[]){one, other}, differ, sizeof differ);
+    snprintf(out, size, "%s; give all ranks the same", differ);
 }
 
 static bool fatal(uint32_t code)
@@ -46,15 +55,23 @@ static bool fatal(uint32_t code)
            code == GYRE_REFUSAL_CONFIGURATION;
 }
 
+static void tell_refusal(const struct gyre_joining *join, const struct gyre_guest *guest,
+                         struct gyre_refusal *refusal)
+{
+    char why[320], root[GYRE_JOIN_WHO_MAX];
+    why_refused(join, guest, refusal->code, why, sizeof why);
+    snprintf(refusal->text, sizeof refusal->text,
+             "rank %u on %.63s (pid %d) does not fit in with %s: %s", guest->claim.rank,
+             guest->identity.host, guest->identity.pid, gyre_join_who(join, 0, root), why);
+}
+
 int gyre_guest_refuse_rank(struct gyre_joining *join, const struct gyre_guest *guest,
                            struct gyre_refusal *refusal)
 {
-    char why[384], root[GYRE_JOIN_WHO_MAX];
-    why_refused(join, guest, refusal->code, why, sizeof why);
-    snprintf(refusal->text, sizeof refusal->text,
-             "rank %u on %.63s (pid %d) does not fit in with %s%s: %s", guest->claim.rank,
-             guest->identity.host, guest->identity.pid, gyre_join_who(join, 0, root),
-             refusal->code == GYRE_REFUSAL_CONFIGURATION ? " (\"here\")" : "", why);
+    if (refusal->code == GYRE_REFUSAL_CONFIGURATION)
+        tell_configurations(join, guest, refusal->text, sizeof refusal->text);
+    else
+        tell_refusal(join, guest, refusal);
     if (fatal(refusal->code))
         return gyre_trouble_set(join->trouble, GYRE_REFUSED, "%s", refusal->text);
     gyre_log(GYRE_LOG_WARN, "refused: %s", refusal->text);

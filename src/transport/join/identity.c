@@ -1,4 +1,4 @@
-/* What ranks tell each other while they join: identities, failures, the division into nodes.
+/* The records by which ranks join: identities, failures, the division into nodes.
  *
  * Every function but gyre_identity_gather() works on bytes and structs alone, so tests and fuzzers
  * reach them. "One machine" means one running kernel (transport/job/boot.h).
@@ -27,8 +27,8 @@ static uint64_t space_inode(const char *name)
     return stat(path, &info) ? 0 : info.st_ino;
 }
 
-/* A machine without a boot id is like no other: its ranks use tcp among themselves, which always
- * works. */
+/* Hashes the machine's boot id. A machine without one equals no other: its ranks use tcp among
+ * themselves, which always works. */
 static int hash_boot_id(uint8_t boot[16])
 {
     char text[GYRE_BOOT_ID_TEXT];
@@ -77,9 +77,9 @@ void gyre_identity_get(struct gyre_cursor *cursor, struct gyre_rank_identity *id
 {
     gyre_get_bytes(cursor, identity->host, sizeof identity->host);
     identity->host[sizeof identity->host - 1] = '\0';
-    for (char *c = identity->host; *c; c++)
-        if ((unsigned char)*c <= ' ')
-            *c = '?';
+    gyre_printable_line(identity->host);
+    for (char *blank = identity->host; (blank = strchr(blank, ' '));)
+        *blank = '?';
     identity->pid = (int32_t)gyre_get_u64(cursor, 4);
     identity->uid = (uint32_t)gyre_get_u64(cursor, 4);
     gyre_get_bytes(cursor, identity->boot, sizeof identity->boot);

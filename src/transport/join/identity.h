@@ -1,4 +1,4 @@
-/* What ranks tell each other while they join: identities, failures, the division into nodes.
+/* The records by which ranks join: identities, failures, the division into nodes.
  *
  * Every function but gyre_identity_gather() works on bytes and structs alone. */
 #ifndef GYRE_TRANSPORT_JOIN_IDENTITY_H
@@ -11,16 +11,16 @@
 #define GYRE_JOIN_SPACES   4 /* namespaces compared: net, user, mnt, pid */
 #define GYRE_JOIN_TEXT_MAX GYRE_TROUBLE_MAX
 
-/* What a rank tells of itself. After the roster every rank knows all of them. */
+/* A rank's facts about itself. After the roster every rank has those of all ranks. */
 struct gyre_rank_identity {
     char host[64];
     int32_t pid;
     uint32_t uid;
     uint8_t boot[16];                 /* of the running kernel: equal means one machine */
     uint64_t space[GYRE_JOIN_SPACES]; /* inode of each namespace, 0 unknown */
-    int32_t simulated;                /* node as --simulate-nodes says, -1 */
-    uint8_t door[16];                 /* name of its abstract Unix socket; zeros: it has none */
-    uint8_t device[16];               /* UUID of its CUDA device; zeros: it has none */
+    int32_t simulated;                /* the node that --simulate-nodes gives, -1 */
+    uint8_t door[16];                 /* name of its abstract Unix socket; zeros: none */
+    uint8_t device[16];               /* UUID of its CUDA device; zeros: none */
     struct sockaddr_storage outward;  /* where its data listener should be; port 0 */
 };
 
@@ -50,7 +50,7 @@ int gyre_story_decode(const struct gyre_record *record, struct gyre_story *story
 
 /* Divides ranks into nodes. Each rank joins a lower rank's node if it shares memory with every rank
  * of that node, or opens a new one. `share` is a symmetric matrix of n × n bytes. Nodes are
- * numbered by their lowest rank. Returns how many nodes there are. */
+ * numbered by their lowest rank. Returns the number of nodes. */
 uint32_t gyre_nodes_assign(uint32_t n, const uint8_t *share, uint32_t *node);
 
 #endif

@@ -1,33 +1,34 @@
-/* What the parts of join offer each other. Included by the files of this room only.
+/* The inside of join, for the files of this room only.
  *
  *     join.c      the entry: begins, hands events to their owners, ends
- *     root.c      rank 0: who is there, what everybody is told
+ *     root.c      rank 0: admits ranks, and tells all of them
  *     member.c    every rank's side of the protocol below
  *     mesh.c      TCP connections to the ranks of other nodes
  *     pair.c      Unix sockets to the ranks of this machine
  *     lobby.c     strangers on a listener, until they have proven the key
  *     guest.c     whether a process that has proven the key is a rank of this job
  *     seek.c      finds rank 0 among the places where it may listen (ranks above 0)
- *     place.c     where rank 0 is found: an address, or a file
+ *     place.c     where rank 0 is found: an address, or a file (place.h)
  *     loop.c      descriptors, control connections, losses: shared by all of these
  *     door.c      abstract Unix sockets, pages of memory to pass along, packets
- *     identity.c  what ranks tell each other, as bytes
- *     joined.c    what a join results in
- *     options.c   what a join is asked for
+ *     records.c   roster, report and plan, as bytes
+ *     identity.c  other records by which ranks join, as bytes
+ *     joined.c    the result of a join
+ *     options.c   the options of a join
  *
- * A file calls only files below it. Rank 0 is a member too: its two sides leave each other records
- * in an inbox, which join.c delivers. All ranks thus follow one protocol:
+ * A file calls only files listed below it. Rank 0 is a member too: its two sides leave each other
+ * records in an inbox, which join.c delivers. So all ranks follow one protocol:
  *
  *     member  ──▶  INTRODUCTION    who I am and where
- *     rank 0  ──▶  ROSTER          everybody's introduction, and the nonce of the session
+ *     rank 0  ──▶  ROSTER          every rank's introduction, and the nonce of the session
  *                                  members meet over Unix sockets where they may
- *     member  ──▶  REPORT          with whom that worked, and where my data listener is
- *     rank 0  ──▶  PLAN            everybody's node and listener
+ *     member  ──▶  REPORT          with which ranks that worked, and where my data listener is
+ *     rank 0  ──▶  PLAN            every rank's node and listener
  *                                  members of different nodes connect
  *     member  ──▶  DONE
  *     rank 0  ──▶  GO              the last record in this direction
  *
- *     at any time: WAITING (who is missing), FAILURE (the join has failed, and why),
+ *     at any time: WAITING (the missing ranks), FAILURE (the join has failed, and why),
  *     REFUSAL (you are not welcome, and why) */
 #ifndef GYRE_TRANSPORT_JOIN_INSIDE_H
 #define GYRE_TRANSPORT_JOIN_INSIDE_H
@@ -40,11 +41,11 @@
 int gyre_member_introduce(struct gyre_joining *join, struct gyre_talk *talk);
 int gyre_member_hears(struct gyre_joining *join, const struct gyre_record *record); /* of rank 0 */
 
-/* Ends a phase that this rank has done its part of, and tells rank 0. Called after each event. */
+/* Ends a phase in which this rank has done its part, and tells rank 0. Called after each event. */
 int gyre_member_advance(struct gyre_joining *join);
 
-/* Tells rank 0 of a failure (not on rank 0 itself). echo: of a broken connection, whose cause may
- * lie elsewhere. */
+/* Tells rank 0 of a failure (not on rank 0 itself). `echo`: the failure is a broken connection,
+ * whose cause may lie elsewhere. */
 int gyre_member_tell_failure(struct gyre_joining *join, const struct gyre_trouble *failure,
                              bool echo);
 
@@ -68,35 +69,18 @@ struct gyre_arrival {
 struct gyre_lobby;
 int gyre_lobby_create(struct gyre_joining *join, const struct gyre_lobby_options *options,
                       struct gyre_lobby **lobby);
-int gyre_lobby_listen(struct gyre_lobby *lobby, int fd); /* takes it; at most 4 */
+int gyre_lobby_listen(struct gyre_lobby *lobby, int fd); /* takes `fd`; at most 4 */
 
-/* Serves a slot of this lobby. 0: *arrival is filled; GYRE_AGAIN: nobody has arrived; negative: the
- * join fails. */
+/* Serves a slot of this lobby. 0: *arrival is filled; GYRE_AGAIN: no stranger has arrived;
+ * negative: the join fails. */
 int gyre_lobby_ready(struct gyre_lobby *lobby, struct gyre_io_slot *io_slot,
                      struct gyre_arrival *arrival);
 
-/* Tells the arrival why and hangs up. */
+/* Tells the arrival the reason and hangs up. */
 int gyre_lobby_refuse(struct gyre_lobby *lobby, const struct gyre_arrival *arrival,
                       const struct gyre_refusal *refusal);
-void gyre_lobby_tick(struct gyre_lobby *lobby, uint64_t now); /* hangs up on the silent */
+void gyre_lobby_tick(struct gyre_lobby *lobby, uint64_t now); /* hangs up on silent strangers */
 void gyre_lobby_destroy(struct gyre_lobby *lobby);
-
-/* -- place.c ----------------------------------------------------------------------------------- */
-
-struct gyre_rendezvous {
-    int listener[4];
-    int listeners;
-    char file[520]; /* written by this process; "" if none */
-};
-
-/* open: rank 0 listens, and says where. close: removes the file and closes all listeners. */
-int gyre_rendezvous_open(struct gyre_joining *join, struct gyre_rendezvous *place);
-void gyre_rendezvous_close(struct gyre_rendezvous *place);
-
-/* Where rank 0 may be: writes at most `max` addresses with ports and returns how many. -EAGAIN:
- * that is not known yet. */
-int gyre_rendezvous_find(struct gyre_joining *join, struct sockaddr_storage *out, int max,
-                         struct gyre_trouble *trouble);
 
 /* -- seek.c ------------------------------------------------------------------------------------ */
 
@@ -111,7 +95,7 @@ struct gyre_guest {
     char configuration[GYRE_JOIN_CONFIG_MAX];
 };
 
-/* Reads its introduction: 0 or GYRE_CORRUPT. */
+/* Reads the guest's introduction: 0 or GYRE_CORRUPT. */
 int gyre_guest_read(const struct gyre_talk *talk, const struct gyre_record *record,
                     struct gyre_guest *guest);
 
@@ -127,38 +111,40 @@ int gyre_root_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot);
 int gyre_root_hears(struct gyre_joining *join, uint32_t rank, const struct gyre_record *record);
 int gyre_root_tick(struct gyre_joining *join);
 
-/* Tells all that the join has failed. Ranks that arrive from now on are told, too. */
+/* Tells all ranks that the join has failed, also ranks that arrive from now on. */
 void gyre_root_tell_failure(struct gyre_joining *join);
 
-/* Whether ranks may be on their way that have not been told. */
+/* Whether ranks that have not been told may be on their way. */
 bool gyre_root_lingers(const struct gyre_joining *join);
 void gyre_root_close(struct gyre_joining *join);
 
 /* -- door.c ------------------------------------------------------------------------------------ */
 
 int gyre_door_open(const uint8_t name[16]);    /* a listening Unix socket, or -errno */
-int gyre_door_connect(const uint8_t name[16]); /* a connection to one; -EPERM: another user's */
+int gyre_door_connect(const uint8_t name[16]); /* a connection to one; -EPERM: another
+                                                  user's; -EAGAIN: its backlog is full */
 int gyre_door_answer(int door);                /* a connection that came, or -errno */
 
-/* A page to pass along, and whether the page that `rank` passed can be used: 0, or an errno. */
+/* Make a page for a peer; try the page that `rank` passed: 0, or the errno for which it is of no
+ * use. */
 int gyre_page_make(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank);
 uint32_t gyre_page_try(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank, int fd);
 
-/* One packet, with two descriptors or without (NULL). receive: 0 with exactly `length` bytes,
- * absent descriptors -1; GYRE_AGAIN; -ECONNRESET for the end and anything of another size. */
+/* Send or receive one packet, with two descriptors or without (NULL). receive: 0 with exactly
+ * `length` bytes, absent descriptors -1; GYRE_AGAIN; -ECONNRESET for the end and for a packet of
+ * another size. */
 int gyre_packet_send(int socket_fd, const uint8_t *bytes, size_t length, const int fd[2]);
 int gyre_packet_receive(int socket_fd, uint8_t *bytes, size_t length, int fd[2]);
-void gyre_close_both(int fd[2]);
 
 /* -- pair.c ------------------------------------------------------------------------------------ */
 
 /* open: before the introduction, makes the Unix socket of `mine`. start: after the roster. busy:
  * some pair is not decided yet. why: the first reason for a pair that cannot share, "" without one.
- * settle: after the plan, closes what is no channel of this node. */
+ * settle: after the plan, closes sockets that are no channel of this node. */
 int gyre_pairing_open(struct gyre_joining *join, struct gyre_rank_identity *mine);
 int gyre_pairing_start(struct gyre_joining *join);
 int gyre_pairing_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot);
-void gyre_pairing_tick(struct gyre_joining *join);
+int gyre_pairing_tick(struct gyre_joining *join);
 bool gyre_pairing_busy(const struct gyre_joining *join);
 const char *gyre_pairing_why(const struct gyre_joining *join);
 void gyre_pairing_settle(struct gyre_joining *join);

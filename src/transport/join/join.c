@@ -1,4 +1,4 @@
-/* Joining: its beginning, its end, and the loop that hands each event to its owner.
+/* Joins: the beginning, the end, and the loop that hands each event to its owner.
  *
  *     rank 0: listen            ┐
  *     others: find it, log in   ┴─▶ serve until JOINED ─▶ hand the channels over
@@ -7,14 +7,15 @@
  *
  * Every wait ends: the rendezvous at the join timeout, each later phase after its own timeout, a
  * silent stranger after 5 s, a farewell after 1 s. The first failure wins. A rank that sees a
- * connection break tells rank 0 and waits a second for rank 0's decision: the break may be the echo
- * of a death elsewhere. Rank 0 waits 200 ms for a better explanation.
+ * connection break tells rank 0 and waits a second for rank 0's decision, because the break may be
+ * the echo of a death elsewhere. Rank 0 waits 200 ms for a better explanation.
  *
  * Tested by tests/program/job/join.c. */
 #include "transport/join/join.h"
 #include "transport/join/inside.h"
 
 #include "base/log.h"
+#include "base/machine/open_files.h"
 #include "base/rng.h"
 
 #include <errno.h>
@@ -22,14 +23,13 @@
 #include <stdlib.h>
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 enum { SPARE_DESCRIPTORS = 128 };
 
 #define FAREWELL  GYRE_SECOND
 #define LINGER    GYRE_SECOND
-#define ECHO      GYRE_SECOND /* rank 0 decides within this what broke a connection */
+#define ECHO      GYRE_SECOND /* within this time rank 0 decides what broke a connection */
 #define ROOT_ECHO (200 * GYRE_MS)
 
 /* -- events ------------------------------------------------------------------------------------ */
@@ -55,7 +55,7 @@ static int deliver_inbox(struct gyre_joining *join)
     return status;
 }
 
-/* Goes on until everything that an event has brought about is done. */
+/* Goes on until all consequences of an event are done. */
 static int settle_event(struct gyre_joining *join)
 {
     int status = 0;
@@ -140,9 +140,9 @@ static int tick(struct gyre_joining *join)
         return join->now < join->loss_until
                    ? 0
                    : gyre_trouble_set(join->trouble, join->loss.status, "%s", join->loss.text);
-    if (join->phase == GYRE_PHASE_PAIR)
-        gyre_pairing_tick(join);
-    int status = gyre_join_mesh_tick(join);
+    int status = join->phase == GYRE_PHASE_PAIR ? gyre_pairing_tick(join) : 0;
+    if (!status)
+        status = gyre_join_mesh_tick(join);
     if (!status)
         status = heed_loss(join);
     if (status || join->joined->rank == 0)
@@ -164,7 +164,8 @@ static int serve_descriptors(struct gyre_joining *join)
     return status;
 }
 
-/* Lets what was said last go out, and hears the others' end, so that no reset overtakes it. */
+/* Lets the last records go out, and waits for the others' end, so that no reset overtakes the
+ * records. */
 static void farewell(struct gyre_joining *join)
 {
     uint64_t until = gyre_now_ns() + FAREWELL;
@@ -185,17 +186,17 @@ static void farewell(struct gyre_joining *join)
     }
 }
 
-/* Rank 0 tells all, and stays a moment for those who are still on their way; the others tell rank
- * 0. */
+/* Tells the failure. Rank 0 tells all ranks, and stays a moment for those that are still on their
+ * way; the others tell rank 0. */
 static void tell_join_failure(struct gyre_joining *join, int status)
 {
-    uint64_t until = gyre_now_ns() + LINGER;
+    uint64_t until = join->now + LINGER;
     if (!join->trouble->status)
         gyre_trouble_set(join->trouble, status, "joining failed: %s", gyre_status_name(status));
     if (join->root) {
         gyre_root_tell_failure(join);
         while (gyre_root_lingers(join) && join->now < until)
-            (void)serve_one(join); /* further failures do not matter any more */
+            (void)serve_one(join); /* further failures do not matter */
     } else if (join->controls)
         (void)gyre_member_tell_failure(join, join->trouble, false);
     farewell(join);
@@ -203,25 +204,21 @@ static void tell_join_failure(struct gyre_joining *join, int status)
 
 /* -- beginning and end ------------------------------------------------------------------------- */
 
-/* Room for a socket and a pidfd or all stripes to each peer, for each rank of the process, as far
- * as the hard limit goes. */
+/* Makes room for descriptors: a socket and a pidfd, or all stripes, to each peer, for each rank of
+ * the process, as far as the hard limit goes. */
 static int raise_descriptors(struct gyre_joining *join)
 {
-    struct rlimit limit;
+    struct rlimit before;
     rlim_t each =
         (rlim_t)join->joined->n * (rlim_t)(join->options->connections + 2) + SPARE_DESCRIPTORS;
     rlim_t need = each * (rlim_t)(join->job->ranks_here > 1 ? join->job->ranks_here : 1);
-    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= need)
-        return 0;
-    rlim_t had = limit.rlim_cur;
-    limit.rlim_cur = limit.rlim_max < need ? limit.rlim_max : need;
-    if (!setrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur == need)
+    if (gyre_open_files_allow(need, &before))
         return 0;
     gyre_log(
         GYRE_LOG_WARN,
         "%u ranks with %d connections each may need %llu descriptors, but \"ulimit -n\" is %llu",
         join->joined->n, join->options->connections, (unsigned long long)need,
-        (unsigned long long)had);
+        (unsigned long long)before.rlim_cur);
     return 0;
 }
 
@@ -242,8 +239,8 @@ static int make_join_tables(struct gyre_joining *join)
     return raise_descriptors(join);
 }
 
-/* A rank other than 0 is reached where its way to rank 0 begins, unless GYRE_INTERFACE says
- * otherwise. */
+/* Logs in to rank 0. A rank other than 0 is reached at the address from which its way to rank 0
+ * begins, unless GYRE_INTERFACE says otherwise. */
 static int log_in(struct gyre_joining *join)
 {
     struct gyre_talk talk;
@@ -263,7 +260,7 @@ static int log_in(struct gyre_joining *join)
     if (!status)
         status = gyre_join_control(join, 0, &talk);
     gyre_talk_close(&talk);
-    join->deadline += FAREWELL; /* rank 0, which knows who is missing, speaks first */
+    join->deadline += FAREWELL; /* rank 0 speaks first: it knows which ranks are missing */
     return status;
 }
 
@@ -283,7 +280,9 @@ static int begin_join(struct gyre_joining *join)
         status = gyre_pairing_open(join, mine);
     if (status)
         return status;
-    return join->joined->rank ? log_in(join) : gyre_root_open(join);
+    status = join->joined->rank ? log_in(join) : gyre_root_open(join);
+    join->now = gyre_now_ns();
+    return status;
 }
 
 static void end_join(struct gyre_joining *join)
@@ -300,20 +299,25 @@ static void end_join(struct gyre_joining *join)
     free(join->identity);
 }
 
-/* Control connections outlive the join; the conversations over them do not, so the last word must
- * be out. */
-static void hand_channels_over(struct gyre_joining *join)
+/* Hands the control connections over. They outlive the join, but the conversations over them do
+ * not, so the last record must be out. */
+static int hand_channels_over(struct gyre_joining *join)
 {
     uint64_t until = gyre_now_ns() + gyre_join_phase_timeout(join);
-    for (uint32_t i = 0; i < join->controls; i++) {
+    int status = 0;
+    for (uint32_t i = 0; i < join->controls && !status; i++) {
         struct gyre_talk *talk = &join->control[i].talk;
         struct pollfd wait = {.fd = talk->fd, .events = POLLOUT};
         while (gyre_talk_pending(talk) && gyre_talk_flush(talk) == GYRE_AGAIN &&
                gyre_now_ns() < until)
             poll(&wait, 1, GYRE_JOIN_TICK_MS);
         gyre_join_remove_slot(join, &join->control[i].io_slot);
+        gyre_socket_hold(talk->fd, join->options->dead_time_ms);
+        if (talk->fd >= 0)
+            status = gyre_talk_keys(talk, "gyre watch", &join->joined->peer[i].control_keys);
         join->joined->peer[i].control = gyre_talk_take(talk);
     }
+    return status ? gyre_trouble_set(join->trouble, status, "libcrypto cannot derive keys") : 0;
 }
 
 static int join_all(struct gyre_joining *join)
@@ -324,14 +328,14 @@ static int join_all(struct gyre_joining *join)
     if (!status)
         status = serve_descriptors(join);
     if (!status)
-        hand_channels_over(join);
+        status = hand_channels_over(join);
     else
         tell_join_failure(join, status);
     end_join(join);
     return status;
 }
 
-/* Nobody to meet: a node of one rank, and a key that nobody else has. */
+/* Joins a world of one rank: a node of its own, and a key that no other process has. */
 static int join_alone(struct gyre_joined *joined, const struct gyre_job *job)
 {
     snprintf(joined->member[0].host, sizeof joined->member[0].host, "%s", gyre_host_name());

@@ -1,8 +1,6 @@
 /* Tables of ranks and channels. Tested by tests/program/job/join.c. */
 #include "transport/join/joined.h"
 
-#include "transport/net/crypto.h"
-
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -43,6 +41,7 @@ void gyre_joined_destroy(struct gyre_joined *joined)
         for (int stripe = 0; stripe < GYRE_TCP_CONNECTIONS_MAX; stripe++)
             close_if(peer->tcp[stripe]);
     }
+    gyre_wipe(joined->peer, joined->n * sizeof *joined->peer);
     gyre_wipe(joined->session_key, sizeof joined->session_key);
     free(joined);
 }

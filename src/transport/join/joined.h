@@ -1,8 +1,9 @@
-/* What a join results in: who the ranks are, and this rank's channels to each of them. */
+/* The result of a join: all ranks, and this rank's channels to each of them. */
 #ifndef GYRE_TRANSPORT_JOIN_JOINED_H
 #define GYRE_TRANSPORT_JOIN_JOINED_H
 
 #include "transport/join/options.h"
+#include "transport/net/crypto.h"
 
 #include <stdint.h>
 #include <sys/socket.h>
@@ -10,19 +11,22 @@
 struct gyre_member { /* a rank; the same on every rank */
     char host[64];
     int32_t pid;
-    uint8_t device[16]; /* UUID of its CUDA device; zeros: it has none */
+    uint8_t device[16]; /* UUID of its CUDA device; zeros: none */
     int32_t local_rank; /* place within the node, counted by rank after the nodes are known */
     uint32_t node;      /* nodes are numbered by their lowest rank */
-    struct sockaddr_storage address; /* where this rank's data listener is reached */
+    struct sockaddr_storage address; /* address of this rank's data listener */
 };
 
-/* This rank's channels to one peer; -1 where there is none. Owned by whoever holds the struct. */
+/* This rank's channels to one peer; -1: none. The owner of the struct owns the descriptors. */
 struct gyre_peer {
     int unix_fd; /* SOCK_SEQPACKET, same node only: regions and the watch's messages */
     int pidfd;   /* same node only: the peer's process */
     int tcp[GYRE_TCP_CONNECTIONS_MAX]; /* data connections, same order on both sides */
     int tcps;
+    struct gyre_traffic_keys tcp_keys[GYRE_TCP_CONNECTIONS_MAX]; /* of each data connection */
+    bool one_machine; /* with data connections: the peer runs on this machine, as nodes see it */
     int control; /* rank 0 to each rank and back: the rendezvous connection, kept for the watch */
+    struct gyre_traffic_keys control_keys;
 };
 
 struct gyre_joined {
@@ -33,7 +37,7 @@ struct gyre_joined {
     struct gyre_peer *peer;     /* n; [rank] is empty */
 };
 
-/* All descriptors are -1 and all members zeros. NULL: no memory. */
+/* Makes the result: all descriptors are -1 and all members zeros. NULL: no memory. */
 struct gyre_joined *gyre_joined_create(uint32_t rank, uint32_t n);
 
 /* Closes every descriptor that is still ≥ 0. NULL allowed. */

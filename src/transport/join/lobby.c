@@ -6,13 +6,13 @@
  *
  * A stranger costs one slot of a table made at the start: no allocation, no thread, no answer, at
  * most 128 bytes read. When the table is full, or one address's share of the table, the stranger
- * that has waited longest makes room. Connections whose M1 held go last. An honest rank needs a
- * millisecond, so a flood mostly throws out its own connections.
+ * that has waited longest makes room; without a free descriptor, too. Connections whose M1 held go
+ * last. An honest rank needs a millisecond, so a flood mostly throws out its own connections.
  *
- * Tested by tests/program/job/join_hostile.c. */
+ * Tested by tests/unit/transport/join/lobby_test.c and tests/program/job/join_hostile.c. */
 #include "transport/join/inside.h"
 
-#include "base/hex.h"
+#include "base/bytes.h"
 #include "base/log.h"
 #include "base/rng.h"
 
@@ -28,14 +28,20 @@ struct lobby_slot {
     struct gyre_talk talk;
     struct sockaddr_storage from;
     uint64_t since;
-    bool leaving; /* refused: only its output is still to go */
+    bool leaving; /* refused: only its last output still has to go */
+};
+
+struct lobby_stranger { /* of whose wrong key a line was logged */
+    uint32_t rank;
+    uint8_t key_id[8];
 };
 
 struct gyre_lobby {
     struct gyre_joining *join;
     struct gyre_lobby_options options;
     struct gyre_io_slot listener[LISTENERS];
-    uint32_t listeners, lines; /* lines: of wrong keys logged so far */
+    uint32_t listeners, lines; /* lines: wrong keys logged so far */
+    struct lobby_stranger told[LINES];
     struct lobby_slot slot[];
 };
 
@@ -45,12 +51,27 @@ static void drop_stranger(struct gyre_lobby *lobby, struct lobby_slot *slot)
     gyre_talk_close(&slot->talk);
 }
 
-/* Nothing is told to the stranger, so the operator of this side must be told. */
+/* A rank comes again and again: one line is enough. False: there is one, or as many as fit. */
+static bool is_new_stranger(struct gyre_lobby *lobby, const struct gyre_claim *claim)
+{
+    for (uint32_t i = 0; i < lobby->lines; i++)
+        if (lobby->told[i].rank == claim->rank &&
+            memcmp(lobby->told[i].key_id, claim->key_id, sizeof claim->key_id) == 0)
+            return false;
+    if (lobby->lines == LINES)
+        return false;
+    struct lobby_stranger *stranger = &lobby->told[lobby->lines++];
+    stranger->rank = claim->rank;
+    memcpy(stranger->key_id, claim->key_id, sizeof stranger->key_id);
+    return true;
+}
+
+/* Logs a wrong key. The stranger is told nothing, so the operator of this side must be told. */
 static void note_wrong_key(struct gyre_lobby *lobby, const struct lobby_slot *slot)
 {
     const struct gyre_handshake *shake = &slot->talk.shake;
     char from[GYRE_ADDRESS_TEXT], theirs[17], mine[17];
-    if (!shake->claimed || lobby->lines++ >= LINES)
+    if (!shake->claimed || !is_new_stranger(lobby, &shake->theirs))
         return;
     gyre_address_format(&slot->from, from);
     gyre_hex_write(shake->theirs.key_id, 8, theirs);
@@ -60,10 +81,10 @@ static void note_wrong_key(struct gyre_lobby *lobby, const struct lobby_slot *sl
              "hung up on %s, which calls itself rank %u of %u: it is of another %s (its key id %s, "
              "mine %s)%s",
              from, shake->theirs.rank, shake->theirs.world, key ? "key" : "job", theirs, mine,
-             lobby->lines == LINES ? "; further ones are not reported" : "");
+             lobby->lines == LINES ? "; others are not reported" : "");
 }
 
-/* Steps one conversation. 0: *arrival is its owner's, who takes or closes the talk or calls
+/* Steps one conversation. 0: *arrival is the caller's, who takes or closes the talk or calls
  * gyre_lobby_refuse(). GYRE_AGAIN: not yet. */
 static int serve_stranger(struct gyre_lobby *lobby, struct lobby_slot *slot,
                           struct gyre_arrival *arrival)
@@ -81,7 +102,8 @@ static int serve_stranger(struct gyre_lobby *lobby, struct lobby_slot *slot,
         return GYRE_AGAIN;
     }
     if (!status && (record.kind || !lobby->options.introduction)) {
-        gyre_join_remove_slot(lobby->join, &slot->io_slot); /* the owner watches it elsewhere */
+        /* The owner watches the socket from now on. */
+        gyre_join_remove_slot(lobby->join, &slot->io_slot);
         *arrival = (struct gyre_arrival){&slot->io_slot, &slot->talk, record};
         return 0;
     }
@@ -107,13 +129,14 @@ int gyre_lobby_refuse(struct gyre_lobby *lobby, const struct gyre_arrival *arriv
     return 0;
 }
 
-/* Whose M1 held: it has the key, so it is a rank on its way. */
+/* Whether the stranger's M1 was right: it has the key, so it is a rank on its way. */
 static bool is_known(const struct lobby_slot *slot)
 {
     return slot->talk.shake.input > 0 || slot->talk.shake.state == GYRE_HANDSHAKE_PROVEN;
 }
 
-/* Who makes room first: a stranger before a known one, then whoever has waited longer. */
+/* The one of two that makes room first: a stranger before a known one, then the one that has waited
+ * longer. */
 static struct lobby_slot *first_to_go(struct lobby_slot *a, struct lobby_slot *b)
 {
     if (!a || is_known(a) != is_known(b))
@@ -121,7 +144,8 @@ static struct lobby_slot *first_to_go(struct lobby_slot *a, struct lobby_slot *b
     return a->since <= b->since ? a : b;
 }
 
-/* A free slot, unless this address has its share already; else one that must make room. */
+/* Finds a free slot; where this address has its share already, or none is free, the one that must
+ * make room. */
 static struct lobby_slot *find_slot(struct gyre_lobby *lobby, const struct sockaddr_storage *from)
 {
     struct lobby_slot *any = NULL, *theirs = NULL, *vacant = NULL;
@@ -163,21 +187,37 @@ static int welcome_stranger(struct gyre_lobby *lobby, int fd, const struct socka
     }
     gyre_talk_open(&slot->talk, fd);
     slot->from = *from;
-    slot->since = gyre_now_ns();
+    slot->since = lobby->join->now;
     slot->leaving = false;
     return serve_stranger(lobby, slot, arrival);
+}
+
+/* Hangs up on the stranger that has waited longest, for its descriptor. False: there is none. */
+static bool evict_stranger(struct gyre_lobby *lobby)
+{
+    struct lobby_slot *oldest = NULL;
+    for (struct lobby_slot *slot = lobby->slot; slot < lobby->slot + lobby->options.slots; slot++)
+        if (slot->io_slot.fd >= 0)
+            oldest = first_to_go(oldest, slot);
+    if (!oldest || is_known(oldest))
+        return false;
+    drop_stranger(lobby, oldest);
+    return true;
 }
 
 static int accept_stranger(struct gyre_lobby *lobby, int listener, struct gyre_arrival *arrival)
 {
     struct sockaddr_storage from;
-    int fd = gyre_socket_accept(listener, &from);
+    int fd;
+    do
+        fd = gyre_socket_accept(listener, &from);
+    while ((fd == -EMFILE || fd == -ENFILE) && evict_stranger(lobby));
     if (fd == -EMFILE || fd == -ENFILE)
         return gyre_trouble_set(lobby->join->trouble, fd,
                                 "no descriptor is left for the connections of %u ranks: raise "
                                 "\"ulimit -n\"",
                                 lobby->join->joined->n);
-    if (fd < 0) /* the stranger may have gone again already */
+    if (fd < 0) /* the stranger may have gone again */
         return GYRE_AGAIN;
     return welcome_stranger(lobby, fd, &from, arrival);
 }

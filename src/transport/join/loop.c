@@ -1,9 +1,9 @@
-/* The state that all parts of a join share: descriptors, control connections, losses, words.
+/* The state that all parts of a join share: descriptors, control connections, losses.
  *
- * One epoll, one thread, one event at a time: an event's owner may close any other slot, and no
- * stale event follows.
+ * There is one epoll, one thread, and one event at a time. An event's owner may close any other
+ * slot, and no stale event follows.
  *
- * Tested by tests/program/job/join.c. */
+ * Tested by tests/unit/transport/join/loop_test.c and tests/program/job/join.c. */
 #include "transport/join/loop.h"
 
 #include "transport/net/socket.h"
@@ -12,6 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+
+#define LATENESS (500 * GYRE_MS) /* of a wait, beyond which this process did not run */
+#define MEETING  (GYRE_MS / 2)   /* of two ranks, on a machine with many more ranks than cores */
 
 /* -- descriptors ------------------------------------------------------------------------------- */
 
@@ -48,11 +51,23 @@ void gyre_join_remove_slot(struct gyre_joining *join, struct gyre_io_slot *io_sl
     io_slot->fd = -1;
 }
 
+/* Sets join->now. Time in which this process did not run (stopped, suspended, starved) does not
+ * count: what the others sent meanwhile must be read before any of them is found late. */
+static void set_join_clock(struct gyre_joining *join)
+{
+    uint64_t now = gyre_now_ns() - join->granted;
+    if (now > join->now + LATENESS) {
+        join->granted += now - join->now - GYRE_JOIN_TICK_MS * GYRE_MS;
+        now = join->now + GYRE_JOIN_TICK_MS * GYRE_MS;
+    }
+    join->now = now;
+}
+
 struct gyre_io_slot *gyre_join_wait(struct gyre_joining *join)
 {
     struct epoll_event event;
     int ready = epoll_wait(join->epoll, &event, 1, GYRE_JOIN_TICK_MS);
-    join->now = gyre_now_ns();
+    set_join_clock(join);
     return ready > 0 ? event.data.ptr : NULL;
 }
 
@@ -63,8 +78,8 @@ int gyre_join_control(struct gyre_joining *join, uint32_t index, struct gyre_tal
     struct gyre_control *control = &join->control[index];
     control->talk = *talk;
     gyre_talk_open(talk, -1);
-    control->talk.limit =
-        GYRE_RECORD_SMALL + (join->joined->rank ? 256 * (size_t)join->joined->n : 0);
+    control->talk.limit = GYRE_RECORD_SMALL + (join->joined->rank ? 256 * (size_t)join->joined->n
+                                                                  : gyre_join_report_bytes(index));
     control->io_slot = (struct gyre_io_slot){.fd = -1, .peer = index, .owner = GYRE_SLOT_CONTROL};
     gyre_socket_tune(control->talk.fd, join->options->dead_time_ms);
     return gyre_join_add_slot(join, &control->io_slot, control->talk.fd,
@@ -96,7 +111,7 @@ void gyre_join_lose(struct gyre_joining *join, uint32_t peer, const char *what)
 int gyre_join_rank_gone(struct gyre_joining *join, uint32_t rank)
 {
     char who[GYRE_JOIN_WHO_MAX];
-    join->told |= rank == 0; /* nobody is left to tell */
+    join->told |= rank == 0; /* no rank is left to tell */
     return gyre_trouble_set(join->trouble, GYRE_PEER_LOST,
                             "%s went away while the job was joining: look at its output",
                             gyre_join_who(join, rank, who));
@@ -141,11 +156,17 @@ void gyre_join_note_member(struct gyre_joining *join, uint32_t rank)
     member->pid = identity->pid;
 }
 
-/* A stopped or overloaded rank is given the dead time, and at least two seconds: starting is slower
- * than running. */
+/* The time limit of a phase. A stopped or overloaded rank gets the dead time, and at least two
+ * seconds: starting is slower than running. Every two ranks meet, at worst all on two cores, where
+ * 512 ranks have taken 104 s: MEETING is more than a pair of them took. The join timeout ends the
+ * patience with many ranks. */
 uint64_t gyre_join_phase_timeout(const struct gyre_joining *join)
 {
+    uint64_t whole = (uint64_t)join->options->join_timeout_ms * GYRE_MS, n = join->joined->n;
     int dead = join->options->dead_time_ms;
-    int ms = dead <= 0 ? join->options->join_timeout_ms : dead < 2000 ? 2000 : dead;
-    return (uint64_t)ms * GYRE_MS;
+    uint64_t least = dead <= 0 ? whole : (uint64_t)(dead < 2000 ? 2000 : dead) * GYRE_MS;
+    uint64_t meetings = n * n * MEETING;
+    if (least + meetings <= whole)
+        return least + meetings;
+    return least > whole ? least : whole;
 }

@@ -1,10 +1,9 @@
-/* What all parts of a join share: its state, the descriptors it watches, and its control
- * connections.
+/* The common part of a join: its state, the descriptors it watches, and its control connections.
  *
- * The loop calls nobody. gyre_join_wait() returns the slot whose descriptor is ready, and the
- * caller (join.c) hands the slot to the part that its `owner` names. A part that sees a connection
- * break records the loss here, and rank 0's two sides leave each other records in the inbox; join.c
- * reads both after every event. */
+ * The loop calls no other part. gyre_join_wait() returns the slot whose descriptor is ready, and
+ * the caller (join.c) hands the slot to the part that its `owner` names. A part that sees a
+ * connection break records the loss here, and rank 0's two sides leave each other records in the
+ * inbox. join.c reads both after every event. */
 #ifndef GYRE_TRANSPORT_JOIN_LOOP_H
 #define GYRE_TRANSPORT_JOIN_LOOP_H
 
@@ -12,6 +11,7 @@
 #include "transport/join/identity.h"
 #include "transport/join/joined.h"
 #include "transport/join/options.h"
+#include "transport/join/records.h"
 
 enum gyre_join_record {
     GYRE_JOIN_INTRODUCTION = 1,
@@ -23,7 +23,7 @@ enum gyre_join_record {
     GYRE_JOIN_WAITING,
     GYRE_JOIN_FAILURE,
     GYRE_JOIN_REFUSAL,
-    GYRE_JOIN_WELCOME /* the answer to a proven data connection */
+    GYRE_JOIN_WELCOME /* answers a proven data connection */
 };
 
 enum gyre_join_phase {
@@ -38,7 +38,6 @@ enum gyre_join_phase {
 #define GYRE_JOIN_TICK_MS    20
 #define GYRE_JOIN_SILENCE    (5 * GYRE_SECOND) /* a stranger proves itself within this time */
 #define GYRE_JOIN_CONFIG_MAX 4096              /* bytes of a configuration that are compared */
-#define GYRE_JOIN_WHY_MAX    480               /* why memory cannot be shared */
 #define GYRE_JOIN_WHO_MAX    160               /* "rank 3 on host (pid 7)" */
 
 enum gyre_slot_owner {
@@ -73,12 +72,14 @@ struct gyre_joining {
     struct gyre_rank_identity *identity; /* n */
     enum gyre_join_phase phase;
     int epoll;
-    uint64_t now, started, deadline; /* deadline: of the rendezvous, then of each later phase */
-    struct gyre_control *control;    /* rank 0: one per rank; others: [0] is rank 0 */
+    /* Deadline: that of the rendezvous, then of each later phase. Granted: time in which this
+     * process did not run, which `now` leaves out. */
+    uint64_t now, granted, started, deadline;
+    struct gyre_control *control; /* rank 0: one per rank; others: [0] is rank 0 */
     uint32_t controls;
     struct gyre_record inbox; /* between rank 0's two sides, payload allocated; kind 0: none */
     uint8_t nonce[GYRE_NONCE_BYTES];  /* rank 0's, of the session */
-    char waiting[GYRE_JOIN_TEXT_MAX]; /* whom rank 0 said it waits for */
+    char waiting[GYRE_JOIN_TEXT_MAX]; /* the ranks for which rank 0 said that it waits */
     bool told;                        /* rank 0 knows of the failure, or is gone */
     struct gyre_trouble loss; /* the first connection that broke; held back until loss_until */
     uint64_t loss_until;
@@ -96,7 +97,7 @@ int gyre_join_rearm(struct gyre_joining *join, struct gyre_io_slot *io_slot, boo
 /* Does not close the descriptor. */
 void gyre_join_remove_slot(struct gyre_joining *join, struct gyre_io_slot *io_slot);
 
-/* Sets join->now. NULL: nothing was ready within 20 ms. */
+/* Waits for a slot and sets join->now. NULL: nothing was ready within 20 ms. */
 struct gyre_io_slot *gyre_join_wait(struct gyre_joining *join);
 
 /* -- control connections ----------------------------------------------------------------------- */
@@ -104,17 +105,17 @@ struct gyre_io_slot *gyre_join_wait(struct gyre_joining *join);
 /* Takes *talk as the control connection at `index`. */
 int gyre_join_control(struct gyre_joining *join, uint32_t index, struct gyre_talk *talk);
 
-/* Leaves a copy of a record in the inbox. Rank 0 only; one record at a time is under way. */
+/* Leaves a copy of a record in the inbox. Rank 0 only; at most one record is under way. */
 int gyre_join_leave_record(struct gyre_joining *join, uint16_t kind, const void *payload,
                            size_t length);
 
 /* -- failures ---------------------------------------------------------------------------------- */
 
-/* Records that a connection to a peer broke, the first one only. join.c tells rank 0, which finds
- * out whether the loss is the cause of a failure or the echo of one. */
+/* Records that a connection to a peer broke; only the first loss counts. join.c tells rank 0, which
+ * finds out whether the loss is the cause of a failure or the echo of one. */
 void gyre_join_lose(struct gyre_joining *join, uint32_t peer, const char *what);
 
-/* Sets the trouble: the control connection to `rank` has ended. */
+/* Sets the trouble for the end of the control connection to `rank`. */
 int gyre_join_rank_gone(struct gyre_joining *join, uint32_t rank);
 
 /* -- words ------------------------------------------------------------------------------------- */
@@ -124,10 +125,10 @@ struct gyre_claim gyre_join_claim(const struct gyre_joining *join, enum gyre_pur
 const char *gyre_join_who(const struct gyre_joining *join, uint32_t rank,
                           char text[GYRE_JOIN_WHO_MAX]);
 
-/* Copies what a rank told of itself to the joined ranks' table. */
+/* Copies a rank's facts about itself to the joined ranks' table. */
 void gyre_join_note_member(struct gyre_joining *join, uint32_t rank);
 
-/* What a phase after the roster may take, in nanoseconds. */
+/* The time limit of a phase after the roster, in nanoseconds. */
 uint64_t gyre_join_phase_timeout(const struct gyre_joining *join);
 
 #endif

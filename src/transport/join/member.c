@@ -1,4 +1,4 @@
-/* Every rank's side of joining: what it tells rank 0, and what it does when rank 0 speaks.
+/* Every rank's side of joining: its records for rank 0, and its actions on rank 0's records.
  *
  *     GATHER ──ROSTER──▶ PAIR ──report──▶ PLAN ──PLAN──▶ MESH ──done──▶ GO ──GO──▶ JOINED
  *
@@ -32,7 +32,7 @@ static int tell_root(struct gyre_joining *join, uint16_t kind, const void *paylo
         return gyre_join_leave_record(join, kind, payload, length);
     struct gyre_control *root = &join->control[0];
     (void)gyre_talk_say(&root->talk, kind, payload,
-                        length); /* a broken one is seen when it is read */
+                        length); /* a broken connection is seen when it is read */
     return gyre_join_rearm(join, &root->io_slot, gyre_talk_pending(&root->talk));
 }
 
@@ -47,25 +47,26 @@ int gyre_member_tell_failure(struct gyre_joining *join, const struct gyre_troubl
     return tell_root(join, GYRE_JOIN_FAILURE, payload, gyre_story_encode(&story, payload));
 }
 
-/* Who shares memory with this rank among the lower ones, and where its data listener is. */
+/* Reports the lower ranks that share memory with this one, and the address of its data listener. */
 static int report_pairs(struct gyre_joining *join)
 {
     uint32_t rank = join->joined->rank;
-    size_t size = GYRE_ADDRESS_BYTES + 2 + GYRE_JOIN_WHY_MAX + (rank + 7) / 8;
-    struct sockaddr_storage address;
-    int status = gyre_join_mesh_open(join, &address);
-    uint8_t *payload = status ? NULL : calloc(1, size);
-    if (!payload)
-        return status ? status
-                      : gyre_trouble_set(join->trouble, -ENOMEM, "no memory to report to rank 0");
-    struct gyre_cursor out = gyre_cursor_over(payload, size);
-    gyre_address_put(&out, &address);
-    gyre_put_text(&out, gyre_pairing_why(join), GYRE_JOIN_WHY_MAX);
-    uint8_t *bits = gyre_cursor_skip(&out, (rank + 7) / 8);
-    for (uint32_t peer = 0; peer < rank; peer++)
-        bits[peer / 8] |= (uint8_t)((join->joined->peer[peer].unix_fd >= 0) << (peer % 8));
-    status = tell_root(join, GYRE_JOIN_REPORT, payload, (size_t)(out.at - payload));
+    struct gyre_join_report report;
+    int status = gyre_join_mesh_open(join, &report.address);
+    if (status)
+        return status;
+    uint8_t *shares = calloc(1, rank / 8 + 1), *payload = malloc(gyre_join_report_bytes(rank));
+    snprintf(report.why, sizeof report.why, "%s", gyre_pairing_why(join));
+    report.shares = shares;
+    for (uint32_t peer = 0; shares && peer < rank; peer++)
+        shares[peer / 8] |= (uint8_t)((join->joined->peer[peer].unix_fd >= 0) << (peer % 8));
+    if (shares && payload)
+        status = tell_root(join, GYRE_JOIN_REPORT, payload,
+                           gyre_join_report_encode(&report, rank, payload));
+    else
+        status = gyre_trouble_set(join->trouble, -ENOMEM, "no memory to report to rank 0");
     free(payload);
+    free(shares);
     return status;
 }
 
@@ -84,24 +85,22 @@ int gyre_member_advance(struct gyre_joining *join)
 
 /* -- hearing rank 0 ---------------------------------------------------------------------------- */
 
-/* Others wait longer than rank 0, so that its story comes before their own guess. */
+/* Sets the deadline of a phase. Other ranks wait longer than rank 0, so that its story comes before
+ * their own guess. */
 static void set_phase_deadline(struct gyre_joining *join)
 {
     uint64_t patience = gyre_join_phase_timeout(join);
     join->deadline = join->now + (join->joined->rank ? patience + patience / 2 : patience);
 }
 
-static int hear_roster(struct gyre_joining *join, struct gyre_cursor *in)
+static int hear_roster(struct gyre_joining *join, const struct gyre_record *record)
 {
+    if (gyre_roster_decode(record, join->joined->n, join->nonce, join->identity))
+        return GYRE_CORRUPT;
     const struct gyre_piece secret = {join->job->key, GYRE_KEY_BYTES},
                             salt = {join->nonce, sizeof join->nonce};
-    gyre_get_bytes(in, join->nonce, sizeof join->nonce);
-    for (uint32_t rank = 0; rank < join->joined->n; rank++) {
-        gyre_identity_get(in, &join->identity[rank]);
+    for (uint32_t rank = 0; rank < join->joined->n; rank++)
         gyre_join_note_member(join, rank);
-    }
-    if (in->bad)
-        return GYRE_CORRUPT;
     int status = gyre_hkdf_sha256(secret, salt, (struct gyre_piece){"gyre session", 12},
                                   join->joined->session_key, GYRE_KEY_BYTES);
     join->phase = GYRE_PHASE_PAIR;
@@ -122,16 +121,9 @@ static void count_nodes(struct gyre_joined *joined)
     joined->local_rank = (uint32_t)joined->member[joined->rank].local_rank;
 }
 
-static int hear_plan(struct gyre_joining *join, struct gyre_cursor *in)
+static int hear_plan(struct gyre_joining *join, const struct gyre_record *record)
 {
-    for (uint32_t rank = 0; rank < join->joined->n; rank++) {
-        struct gyre_member *member = &join->joined->member[rank];
-        member->node = (uint32_t)gyre_get_u64(in, 4);
-        gyre_address_get(in, &member->address);
-        if (member->node > rank)
-            return GYRE_CORRUPT;
-    }
-    if (in->bad)
+    if (gyre_plan_decode(record, join->joined->n, join->joined->member))
         return GYRE_CORRUPT;
     count_nodes(join->joined);
     join->phase = GYRE_PHASE_MESH;
@@ -163,9 +155,9 @@ static int hear_record(struct gyre_joining *join, const struct gyre_record *reco
     struct gyre_cursor in = gyre_cursor_over(record->payload, record->length);
     switch (record->kind) {
     case GYRE_JOIN_ROSTER:
-        return join->phase == GYRE_PHASE_GATHER ? hear_roster(join, &in) : GYRE_CORRUPT;
+        return join->phase == GYRE_PHASE_GATHER ? hear_roster(join, record) : GYRE_CORRUPT;
     case GYRE_JOIN_PLAN:
-        return join->phase == GYRE_PHASE_PLAN ? hear_plan(join, &in) : GYRE_CORRUPT;
+        return join->phase == GYRE_PHASE_PLAN ? hear_plan(join, record) : GYRE_CORRUPT;
     case GYRE_JOIN_GO:
         if (join->phase != GYRE_PHASE_GO)
             return GYRE_CORRUPT;

@@ -46,11 +46,22 @@ static bool on_other_node(const struct gyre_joining *join, uint32_t peer)
     return peer != join->joined->rank && join->joined->member[peer].node != join->joined->node;
 }
 
-static void file_connection(struct gyre_joining *join, uint32_t peer, uint32_t stripe, int fd)
+/* Takes the socket and the keys out of a proven talk. */
+static int file_connection(struct gyre_joining *join, uint32_t peer, uint32_t stripe,
+                           struct gyre_talk *talk)
 {
-    gyre_socket_tune(fd, join->options->dead_time_ms);
-    join->joined->peer[peer].tcp[stripe] = fd;
+    struct gyre_peer *ends = &join->joined->peer[peer];
+    int status = gyre_talk_keys(talk, "gyre frames", &ends->tcp_keys[stripe]);
+    if (status)
+        return gyre_trouble_set(join->trouble, status,
+                                "libcrypto cannot derive the keys of a data connection");
+    ends->one_machine =
+        gyre_identity_one_machine(&join->identity[join->joined->rank], &join->identity[peer]);
+    ends->tcp[stripe] = gyre_talk_take(talk);
+    gyre_socket_tune(ends->tcp[stripe], join->options->dead_time_ms);
+    gyre_socket_hold(ends->tcp[stripe], join->options->dead_time_ms);
     join->mesh->have++;
+    return 0;
 }
 
 /* -- those who dial us ------------------------------------------------------------------------- */
@@ -62,6 +73,9 @@ static bool claim_fits(const struct gyre_joining *join, const struct gyre_handsh
     refusal->code = gyre_handshake_judge(shake);
     if (!refusal->code &&
         (theirs->rank <= join->joined->rank || theirs->stripe >= join->options->connections))
+        refusal->code = GYRE_REFUSAL_RANK;
+    /* Before the plan a rank does not know who shares its node: see drop_near(). */
+    if (!refusal->code && join->phase >= GYRE_PHASE_MESH && !on_other_node(join, theirs->rank))
         refusal->code = GYRE_REFUSAL_RANK;
     if (!refusal->code && join->joined->peer[theirs->rank].tcp[theirs->stripe] >= 0)
         refusal->code = GYRE_REFUSAL_DUPLICATE;
@@ -84,8 +98,7 @@ static int admit_data_connection(struct gyre_joining *join, const struct gyre_ar
         gyre_talk_close(talk); /* it dials again */
         return 0;
     }
-    file_connection(join, theirs.rank, theirs.stripe, gyre_talk_take(talk));
-    return 0;
+    return file_connection(join, theirs.rank, theirs.stripe, talk);
 }
 
 static int listen_trouble(struct gyre_joining *join, const struct sockaddr_storage *address,
@@ -141,7 +154,8 @@ static void redial(struct gyre_joining *join, struct dial *dial, int error)
     dial->retry_at = join->now + dial->pause;
 }
 
-/* A link-local address holds in its own interface only, so the scope is this side's. */
+/* The address to dial. A link-local address holds in its own interface only, so the scope is this
+ * side's. */
 static struct sockaddr_storage dial_address(const struct gyre_joining *join, uint32_t peer)
 {
     struct sockaddr_storage to = join->joined->member[peer].address;
@@ -175,11 +189,11 @@ static int start_dial(struct gyre_joining *join, struct dial *dial)
     return status ? status : gyre_join_add_slot(join, &dial->io_slot, fd, true);
 }
 
-static void welcomed(struct gyre_joining *join, struct dial *dial)
+static int welcomed(struct gyre_joining *join, struct dial *dial)
 {
     gyre_join_remove_slot(join, &dial->io_slot);
     dial->welcome = true;
-    file_connection(join, dial->io_slot.peer, dial->stripe, gyre_talk_take(&dial->talk));
+    return file_connection(join, dial->io_slot.peer, dial->stripe, &dial->talk);
 }
 
 static int dial_hears(struct gyre_joining *join, struct dial *dial,
@@ -190,9 +204,8 @@ static int dial_hears(struct gyre_joining *join, struct dial *dial,
         !gyre_refusal_decode(record->payload, record->length, &refusal))
         return gyre_trouble_set(join->trouble, GYRE_REFUSED, "%s", refusal.text);
     if (record->kind == GYRE_JOIN_WELCOME)
-        welcomed(join, dial);
-    else
-        redial(join, dial, EPROTO);
+        return welcomed(join, dial);
+    redial(join, dial, EPROTO);
     return 0;
 }
 
@@ -211,6 +224,10 @@ static int dial_ready(struct gyre_joining *join, struct dial *dial)
     while (!(status = gyre_talk_step(&dial->talk, &record))) {
         if (record.kind)
             return dial_hears(join, dial, &record);
+        if (!gyre_handshake_reached(&dial->talk.shake, dial->io_slot.peer)) {
+            status = -EPROTO; /* another rank listens there */
+            break;
+        }
     }
     if (status < 0)
         redial(join, dial, status == -ECONNRESET ? ECONNRESET : EPROTO);
@@ -241,6 +258,19 @@ static int make_dials(struct gyre_joining *join, uint32_t peers_below)
     return 0;
 }
 
+/* Closes connections from ranks of this node, which came before the plan said so. */
+static void drop_near(struct gyre_joining *join, uint32_t peer)
+{
+    for (int stripe = 0; stripe < GYRE_TCP_CONNECTIONS_MAX; stripe++) {
+        int *fd = &join->joined->peer[peer].tcp[stripe];
+        if (*fd < 0)
+            continue;
+        close(*fd);
+        *fd = -1;
+        join->mesh->have--;
+    }
+}
+
 int gyre_join_mesh_start(struct gyre_joining *join)
 {
     struct gyre_join_mesh *mesh = join->mesh;
@@ -250,6 +280,8 @@ int gyre_join_mesh_start(struct gyre_joining *join)
             below += peer < join->joined->rank;
             mesh->need += stripes;
             join->joined->peer[peer].tcps = (int)stripes;
+        } else {
+            drop_near(join, peer);
         }
     int status = make_dials(join, below);
     mesh->started = join->now;

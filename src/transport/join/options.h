@@ -1,4 +1,4 @@
-/* What a join is asked for. */
+/* The options of a join. */
 #ifndef GYRE_TRANSPORT_JOIN_OPTIONS_H
 #define GYRE_TRANSPORT_JOIN_OPTIONS_H
 
@@ -8,7 +8,7 @@
 
 #define GYRE_TCP_CONNECTIONS_MAX 8
 
-/* Which ranks of one machine share memory, and are a node. */
+/* The ranks of one machine that share memory and so are a node. */
 enum gyre_join_nodes {
     GYRE_NODES_SHARE,     /* those that can */
     GYRE_NODES_SHARE_ALL, /* all ranks of the job, or the join fails */
@@ -18,7 +18,7 @@ enum gyre_join_nodes {
 struct gyre_join_options {
     enum gyre_join_nodes nodes;
     int join_timeout_ms;   /* until all ranks are there */
-    int dead_time_ms;      /* keepalive and TCP_USER_TIMEOUT; 0: no limit (debuggers) */
+    int dead_time_ms;      /* as gyre_socket_tune() takes it; 0: no limit (debuggers) */
     int connections;       /* data connections per TCP peer, 1 … 8 */
     const char *interface; /* GYRE_INTERFACE: names, addresses, CIDR; NULL: the route to the root */
     uint16_t port_low, port_high;   /* range for listeners; 0, 0: any */

@@ -13,11 +13,12 @@
  * one packet and carries its descriptors; a descriptor that was not asked for is closed. The kernel
  * tells the other side's user; a connection of another user is closed before a byte is read.
  *
- * Tested by tests/program/job/join.c. */
+ * Tested by tests/unit/transport/join/pair_test.c and tests/program/job/join.c. */
 #include "transport/join/inside.h"
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "transport/net/descriptors.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -41,9 +42,10 @@ static const size_t message_end[5] = {0, U1, U2, U3, U4};
 struct meeting {
     struct gyre_io_slot io_slot;
     bool higher;         /* this side's rank is the higher one: it connected */
-    int step;            /* messages of the transcript that are there, 0 … 4 */
+    bool refused;        /* the peer's socket takes no more at present: the next tick tries again */
+    int step;            /* messages of the transcript so far, 0 … 4 */
     int pidfd;           /* the peer's */
-    uint32_t page_error; /* this side's, of the peer's page */
+    uint32_t page_error; /* this side's verdict about the peer's page */
     uint64_t since;
     uint8_t transcript[U4];
 };
@@ -92,7 +94,7 @@ static int receive_step(struct gyre_joining *join, struct meeting *meeting, int 
         return status;
     if (code_of(join, meeting, step, code) ||
         !gyre_secret_equal(code, meeting->transcript + message_end[step + 1] - CODE, CODE)) {
-        gyre_close_both(fd);
+        gyre_descriptors_close(fd, 2);
         return GYRE_REFUSED;
     }
     meeting->step++;
@@ -130,7 +132,7 @@ static void take_gifts(struct gyre_joining *join, struct meeting *meeting, int f
         fd[0] < 0 ? EBADF : gyre_page_try(join->joined->session_key, meeting->io_slot.peer, fd[1]);
     meeting->pidfd = fd[0];
     fd[0] = -1;
-    gyre_close_both(fd);
+    gyre_descriptors_close(fd, 2);
 }
 
 static void keep_pair(struct gyre_joining *join, struct meeting *meeting)
@@ -138,7 +140,7 @@ static void keep_pair(struct gyre_joining *join, struct meeting *meeting)
     struct gyre_peer *peer = &join->joined->peer[meeting->io_slot.peer];
     int fd = meeting->io_slot.fd;
     gyre_join_remove_slot(join, &meeting->io_slot);
-    if (peer->unix_fd >= 0) { /* a second proven meeting of one pair cannot be: keep the first */
+    if (peer->unix_fd >= 0) { /* a pair has no second proven meeting: keeps the first */
         close(fd);
         drop_pair(join, meeting);
         return;
@@ -148,7 +150,7 @@ static void keep_pair(struct gyre_joining *join, struct meeting *meeting)
     meeting->pidfd = -1;
 }
 
-/* A pair that this rank, the higher one, has found unable to share memory. */
+/* Notes a pair that cannot share memory, as this rank, the higher one, has found. */
 static void cannot(struct gyre_joining *join, struct meeting *meeting, const char *what, int error)
 {
     struct gyre_pairing *pairing = join->pairing;
@@ -168,7 +170,7 @@ static void cannot(struct gyre_joining *join, struct meeting *meeting, const cha
     }
 }
 
-/* The lower rank's gifts are here: answers with the verdict and this side's gifts. */
+/* Answers the lower rank's pidfd and page with the verdict and this side's own. */
 static void higher_answer(struct gyre_joining *join, struct meeting *meeting, int fd[2])
 {
     take_gifts(join, meeting, fd);
@@ -192,7 +194,7 @@ static void higher_ready(struct gyre_joining *join, struct meeting *meeting)
         higher_answer(join, meeting, fd);
         return;
     }
-    gyre_close_both(fd);
+    gyre_descriptors_close(fd, 2);
     uint32_t error = meeting->page_error ? meeting->page_error : get_verdict(meeting, 3);
     if (error) {
         cannot(join, meeting, "using a page of its memory", (int)error);
@@ -202,7 +204,7 @@ static void higher_ready(struct gyre_joining *join, struct meeting *meeting)
     join->pairing->pending--;
 }
 
-/* U1 says who it is; the code has held, so it is a rank of this session. */
+/* Whether U1 names this pair. The code was right, so the peer is a rank of this session. */
 static bool right_pair(struct gyre_joining *join, struct meeting *meeting)
 {
     struct gyre_cursor in = gyre_cursor_over(meeting->transcript, U1);
@@ -216,7 +218,7 @@ static bool right_pair(struct gyre_joining *join, struct meeting *meeting)
 static int lower_answer(struct gyre_joining *join, struct meeting *meeting, int fd[2])
 {
     if (meeting->step == 1) {
-        gyre_close_both(fd);
+        gyre_descriptors_close(fd, 2);
         if (!right_pair(join, meeting) ||
             gyre_random_bytes(meeting->transcript + U1, GYRE_NONCE_BYTES))
             return GYRE_REFUSED;
@@ -293,7 +295,7 @@ int gyre_pairing_open(struct gyre_joining *join, struct gyre_rank_identity *mine
     }
     if (join->options->nodes != GYRE_NODES_APART)
         pairing->door.fd = gyre_door_open(mine->door);
-    if (pairing->door.fd < 0) /* no failure: nobody knocks, tcp serves */
+    if (pairing->door.fd < 0) /* no failure: no peer connects, tcp serves */
         memset(mine->door, 0, sizeof mine->door);
     return 0;
 }
@@ -308,7 +310,8 @@ static int say_hello(struct gyre_joining *join, struct meeting *meeting)
     return status ? status : send_step(join, meeting);
 }
 
-/* In the same network namespace a known Unix socket that refuses means that its owner is gone. */
+/* Acts on a Unix socket that refuses. In the same network namespace the refusal of a known socket
+ * means that its owner is gone. */
 static void no_answer(struct gyre_joining *join, struct meeting *meeting, int error)
 {
     uint32_t peer = meeting->io_slot.peer;
@@ -320,10 +323,14 @@ static void no_answer(struct gyre_joining *join, struct meeting *meeting, int er
         cannot(join, meeting, "connecting to its Unix socket", error);
 }
 
-/* Connects to the peer's Unix socket and says who is there. */
+/* Connects to the peer's Unix socket and sends U1. A full backlog is no answer yet: any user of the
+ * machine can fill it for a while. */
 static int reach_door(struct gyre_joining *join, struct meeting *meeting)
 {
     int fd = gyre_door_connect(join->identity[meeting->io_slot.peer].door);
+    meeting->refused = fd == -EAGAIN && join->now <= meeting->since + gyre_join_phase_timeout(join);
+    if (meeting->refused)
+        return 0;
     if (fd < 0) {
         no_answer(join, meeting, -fd);
         return 0;
@@ -344,6 +351,7 @@ static int begin_meeting(struct gyre_joining *join, struct meeting *meeting)
 {
     static const uint8_t none[16];
     join->pairing->pending++;
+    meeting->since = join->now;
     if (join->pairing->self < 0)
         cannot(join, meeting, "pidfd_open", -join->pairing->self);
     else if (join->pairing->page < 0)
@@ -394,17 +402,26 @@ int gyre_pairing_start(struct gyre_joining *join)
     return status;
 }
 
-void gyre_pairing_tick(struct gyre_joining *join)
+int gyre_pairing_tick(struct gyre_joining *join)
 {
     struct gyre_pairing *pairing = join->pairing;
-    for (uint32_t peer = 0; peer < join->joined->rank; peer++)
-        if (pairing->meeting[peer].io_slot.fd >= 0 &&
-            join->now > pairing->meeting[peer].since + gyre_join_phase_timeout(join))
+    int status = 0;
+    for (uint32_t peer = 0; peer < join->joined->rank && !status; peer++) {
+        struct meeting *meeting = &pairing->meeting[peer];
+        if (meeting->refused)
+            status = reach_door(join, meeting);
+        else if (meeting->io_slot.fd >= 0 &&
+                 join->now > meeting->since + gyre_join_phase_timeout(join))
             gyre_join_lose(join, peer, "does not answer on its Unix socket");
-    for (uint32_t i = join->joined->rank; i < pairing->meetings; i++)
-        if (pairing->meeting[i].io_slot.fd >= 0 &&
-            join->now > pairing->meeting[i].since + GYRE_JOIN_SILENCE)
-            drop_pair(join, &pairing->meeting[i]);
+    }
+    for (uint32_t i = join->joined->rank; i < pairing->meetings; i++) {
+        struct meeting *meeting = &pairing->meeting[i];
+        /* Who has proven the key is a rank with many others to meet. */
+        uint64_t limit = meeting->step > 0 ? gyre_join_phase_timeout(join) : GYRE_JOIN_SILENCE;
+        if (meeting->io_slot.fd >= 0 && join->now > meeting->since + limit)
+            drop_pair(join, meeting);
+    }
+    return status;
 }
 
 bool gyre_pairing_busy(const struct gyre_joining *join)
@@ -438,10 +455,9 @@ void gyre_pairing_close(struct gyre_joining *join)
     struct gyre_pairing *pairing = join->pairing;
     if (!pairing)
         return;
-    int fd[2] = {pairing->self, pairing->page}, door[2] = {pairing->door.fd, -1};
+    int fd[3] = {pairing->self, pairing->page, pairing->door.fd};
     gyre_join_remove_slot(join, &pairing->door);
-    gyre_close_both(fd);
-    gyre_close_both(door);
+    gyre_descriptors_close(fd, 3);
     for (uint32_t i = 0; i < pairing->meetings; i++)
         drop_pair(join, &pairing->meeting[i]);
     free(pairing);

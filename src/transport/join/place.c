@@ -1,7 +1,7 @@
 /* The place where rank 0 is found: an address that all know, or a small file.
  *
  *     address   host:port, and the next ports where the launcher's own server may sit on the first;
- *               rank 0 takes the first that is free, the others try all and believe who has the key
+ *               rank 0 takes the first free one, the others try all and believe who has the key
  *     held      the process of rank 0 listens there already, and has told the others
  *     file      rank 0 takes any port and writes "host port" to a 0600 file: temp, then rename, so
  *               that a reader sees all of it or nothing
@@ -12,14 +12,18 @@
  * /etc/hosts does the latter with a machine's own name.
  *
  * Tested by tests/program/job/join.c. */
-#include "transport/join/inside.h"
+#include "transport/join/place.h"
 
+#include "base/clock.h"
+#include "base/disk/regular.h"
 #include "base/log.h"
+#include "transport/net/socket.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -70,10 +74,9 @@ static int listen_all(struct gyre_rendezvous *place, struct sockaddr_storage *ad
     return place->listeners ? 0 : last;
 }
 
-static int listen_ports(struct gyre_joining *join, struct gyre_rendezvous *place,
+static int listen_ports(const struct gyre_job *job, struct gyre_rendezvous *place,
                         struct sockaddr_storage *address, int count)
 {
-    const struct gyre_job *job = join->job;
     int status = -EADDRINUSE;
     for (int i = 0;
          i < job->root_port_tries && status == -EADDRINUSE && job->root_port + i <= 65535; i++) {
@@ -90,40 +93,39 @@ static void pause_ms(int ms)
     nanosleep(&time, NULL);
 }
 
-/* A port may be held for a moment by the last job's rank 0, or by a rank that met itself there: one
- * second of patience. */
-static int listen_patiently(struct gyre_joining *join, struct gyre_rendezvous *place,
+/* Listens, with one second of patience: the last job's rank 0, or a rank that met itself there, may
+ * hold the port for a moment. */
+static int listen_patiently(const struct gyre_job *job, struct gyre_rendezvous *place,
                             struct sockaddr_storage *address, int count)
 {
     uint64_t until = gyre_now_ns() + GYRE_SECOND;
-    int status = listen_ports(join, place, address, count);
+    int status = listen_ports(job, place, address, count);
     while (status == -EADDRINUSE && gyre_now_ns() < until) {
         pause_ms(10);
-        status = listen_ports(join, place, address, count);
+        status = listen_ports(job, place, address, count);
     }
     return status;
 }
 
-static int open_address(struct gyre_joining *join, struct gyre_rendezvous *place)
+static int open_address(const struct gyre_job *job, struct gyre_rendezvous *place,
+                        struct gyre_trouble *trouble)
 {
-    const struct gyre_job *job = join->job;
     struct sockaddr_storage address[ADDRESSES];
-    int count =
-        gyre_address_resolve(job->root_host, job->root_port, address, ADDRESSES, join->trouble);
+    int count = gyre_address_resolve(job->root_host, job->root_port, address, ADDRESSES, trouble);
     if (count < 0)
         return count;
     bool all = gyre_address_is_loopback(&address[0]) && !means_loopback(job->root_host);
     if (all)
         add_any(address, &count);
-    int status = listen_patiently(join, place, address, count);
+    int status = listen_patiently(job, place, address, count);
     if (status == -EADDRNOTAVAIL && !all) {
         add_any(address, &count);
-        status = listen_patiently(join, place, address, count);
+        status = listen_patiently(job, place, address, count);
     }
     if (!status)
         return 0;
     return gyre_trouble_set(
-        join->trouble, status,
+        trouble, status,
         "rank 0 cannot listen at %s, port %u%s: %s; choose another port (MASTER_PORT or GYRE_ROOT) "
         "or end the program that holds it",
         job->root_host, job->root_port, job->root_port_tries > 1 ? " and the next 16" : "",
@@ -132,21 +134,22 @@ static int open_address(struct gyre_joining *join, struct gyre_rendezvous *place
 
 /* -- file -------------------------------------------------------------------------------------- */
 
-/* GYRE_INTERFACE, else loopback where all ranks are on this machine, else the address of the
- * default route. */
-static int file_address(struct gyre_joining *join, struct sockaddr_storage *address)
+/* The address in the file: GYRE_INTERFACE's, else loopback where all ranks are on this machine,
+ * else that of the default route. */
+static int file_address(const struct gyre_rendezvous_wish *wish, struct sockaddr_storage *address,
+                        struct gyre_trouble *trouble)
 {
-    const struct gyre_job *job = join->job;
+    const struct gyre_job *job = wish->job;
     bool here = job->local_world == job->world;
     memset(address, 0, sizeof *address);
-    if (join->options->interface)
-        return gyre_address_choose(join->options->interface, AF_UNSPEC, address, join->trouble);
+    if (wish->interface)
+        return gyre_address_choose(wish->interface, AF_UNSPEC, address, trouble);
     if (!here && !gyre_address_outward(AF_UNSPEC, address))
         return 0;
-    return gyre_address_resolve("127.0.0.1", 0, address, 1, join->trouble) < 0 ? -EIO : 0;
+    return gyre_address_resolve("127.0.0.1", 0, address, 1, trouble) < 0 ? -EIO : 0;
 }
 
-static int write_file(struct gyre_joining *join, struct gyre_rendezvous *place,
+static int write_file(const struct gyre_job *job, struct gyre_rendezvous *place,
                       const struct sockaddr_storage *address)
 {
     char text[GYRE_ADDRESS_TEXT + 8], temporary[560];
@@ -155,57 +158,58 @@ static int write_file(struct gyre_joining *join, struct gyre_rendezvous *place,
     size_t length = strlen(text);
     text[length++] = '\n';
 
-    snprintf(temporary, sizeof temporary, "%s.%d", join->job->root_file, (int)getpid());
+    snprintf(temporary, sizeof temporary, "%s.%d", job->root_file, (int)getpid());
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    bool written = fd >= 0 && write(fd, text, length) == (ssize_t)length &&
-                   !rename(temporary, join->job->root_file);
+    bool written =
+        fd >= 0 && write(fd, text, length) == (ssize_t)length && !rename(temporary, job->root_file);
     int status = written ? 0 : -errno;
     if (fd >= 0)
         close(fd);
     if (fd >= 0 && !written)
         unlink(temporary);
     if (written)
-        snprintf(place->file, sizeof place->file, "%s", join->job->root_file);
+        snprintf(place->file, sizeof place->file, "%s", job->root_file);
     return status;
 }
 
-static int open_file(struct gyre_joining *join, struct gyre_rendezvous *place)
+static int open_file(const struct gyre_rendezvous_wish *wish, struct gyre_rendezvous *place,
+                     struct gyre_trouble *trouble)
 {
     struct sockaddr_storage address;
-    const struct gyre_join_options *options = join->options;
-    int status = file_address(join, &address);
+    int status = file_address(wish, &address, trouble);
     if (status)
         return status;
-    int fd = gyre_socket_listen(&address, options->port_low, options->port_high, BACKLOG);
+    int fd = gyre_socket_listen(&address, wish->port_low, wish->port_high, BACKLOG);
     if (fd < 0)
-        return gyre_trouble_set(join->trouble, fd,
+        return gyre_trouble_set(trouble, fd,
                                 "rank 0 cannot listen at a port of %u-%u (GYRE_PORT_RANGE): %s",
-                                options->port_low, options->port_high, strerror(-fd));
+                                wish->port_low, wish->port_high, strerror(-fd));
     place->listener[place->listeners++] = fd;
-    status = write_file(join, place, &address);
+    status = write_file(wish->job, place, &address);
     if (status)
-        return gyre_trouble_set(join->trouble, status, "rank 0 cannot write its address to %s: %s",
-                                join->job->root_file, strerror(-status));
+        return gyre_trouble_set(trouble, status, "rank 0 cannot write its address to %s: %s",
+                                wish->job->root_file, strerror(-status));
     return 0;
 }
 
-/* The listener stays its owner's. */
-static int open_held(struct gyre_joining *join, struct gyre_rendezvous *place)
+/* Uses the listener that the process holds; the listener stays its owner's. */
+static int open_held(const struct gyre_job *job, struct gyre_rendezvous *place,
+                     struct gyre_trouble *trouble)
 {
-    int fd = fcntl(join->job->root_fd, F_DUPFD_CLOEXEC, 0);
+    int fd = fcntl(job->root_fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
-        return gyre_trouble_set(join->trouble, -errno, "the listener of rank 0: %s",
-                                strerror(errno));
+        return gyre_trouble_set(trouble, -errno, "the listener of rank 0: %s", strerror(errno));
     place->listener[place->listeners++] = fd;
     return 0;
 }
 
-int gyre_rendezvous_open(struct gyre_joining *join, struct gyre_rendezvous *place)
+int gyre_rendezvous_open(const struct gyre_rendezvous_wish *wish, struct gyre_rendezvous *place,
+                         struct gyre_trouble *trouble)
 {
-    enum gyre_root_kind kind = join->job->root_kind;
-    int status = kind == GYRE_ROOT_FILE   ? open_file(join, place)
-                 : kind == GYRE_ROOT_HELD ? open_held(join, place)
-                                          : open_address(join, place);
+    enum gyre_root_kind kind = wish->job->root_kind;
+    int status = kind == GYRE_ROOT_FILE   ? open_file(wish, place, trouble)
+                 : kind == GYRE_ROOT_HELD ? open_held(wish->job, place, trouble)
+                                          : open_address(wish->job, place, trouble);
     if (status)
         gyre_rendezvous_close(place);
     return status;
@@ -221,40 +225,38 @@ void gyre_rendezvous_close(struct gyre_rendezvous *place)
 
 /* -- for those who look for it ----------------------------------------------------------------- */
 
-/* Another user's file would lead us elsewhere; the handshake would notice, but only as "closed
- * without a word". */
-static int check_root_file(int fd, const char *path, struct gyre_trouble *trouble)
+/* Checks the owner of the file. Another user's file would lead elsewhere; the handshake would
+ * notice, but only as "closed without a word". */
+static int check_root_file(const struct stat *info, const char *path, struct gyre_trouble *trouble)
 {
-    struct stat info;
-    if (fstat(fd, &info))
-        return -errno;
-    if (info.st_uid == geteuid() && !(info.st_mode & 022))
+    if (info->st_uid == geteuid() && !(info->st_mode & 022))
         return 0;
     return gyre_trouble_set(trouble, GYRE_REFUSED,
                             "%s belongs to user %u with mode %03o, so its address is not "
                             "believed: it must be yours and writable by nobody else",
-                            path, info.st_uid, info.st_mode & 0777);
+                            path, info->st_uid, info->st_mode & 0777);
 }
 
 static int read_root_file(const char *path, char *text, size_t size, struct gyre_trouble *trouble)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    struct stat info;
+    int fd = gyre_regular_open(path, O_NOFOLLOW, &info);
+    if (fd == -ENOENT)
+        return gyre_trouble_set(trouble, -EAGAIN, "rank 0 has not written %s yet", path);
     if (fd < 0)
-        return errno == ENOENT
-                   ? gyre_trouble_set(trouble, -EAGAIN, "rank 0 has not written %s yet", path)
-                   : gyre_trouble_set(trouble, -errno, "cannot read %s: %s", path, strerror(errno));
-    int status = check_root_file(fd, path, trouble);
-    ssize_t length = status ? 0 : read(fd, text, size - 1);
+        return gyre_regular_refuse(path, fd, trouble);
+    int status = check_root_file(&info, path, trouble);
+    ssize_t length = status ? 0 : TEMP_FAILURE_RETRY(read(fd, text, size - 1));
     close(fd);
     text[length > 0 ? length : 0] = '\0';
     return status;
 }
 
-static int find_by_file(struct gyre_joining *join, struct sockaddr_storage *out, int max,
+static int find_by_file(const struct gyre_job *job, struct sockaddr_storage *out, int max,
                         struct gyre_trouble *trouble)
 {
     char text[320], *end;
-    const char *path = join->job->root_file;
+    const char *path = job->root_file;
     int status = read_root_file(path, text, sizeof text, trouble);
     if (status)
         return status;
@@ -267,13 +269,12 @@ static int find_by_file(struct gyre_joining *join, struct sockaddr_storage *out,
     return gyre_address_resolve(text, (uint16_t)port, out, max, trouble);
 }
 
-int gyre_rendezvous_find(struct gyre_joining *join, struct sockaddr_storage *out, int max,
+int gyre_rendezvous_find(const struct gyre_job *job, struct sockaddr_storage *out, int max,
                          struct gyre_trouble *trouble)
 {
-    const struct gyre_job *job = join->job;
     struct sockaddr_storage address[ADDRESSES];
     if (job->root_kind == GYRE_ROOT_FILE)
-        return find_by_file(join, out, max, trouble);
+        return find_by_file(job, out, max, trouble);
     int count = gyre_address_resolve(job->root_host, job->root_port, address, ADDRESSES, trouble),
         found = 0;
     for (int try = 0; try < job->root_port_tries && job->root_port + try <= 65535; try++)

@@ -1,4 +1,4 @@
-/* Rank 0's side of joining: who is there, who is refused, what everybody is told.
+/* Rank 0's side of joining: admits or refuses ranks, and tells all of them.
  *
  *     gather   lobby ─▶ admitted ranks, until all are there; missing ones are named meanwhile
  *     pair     ROSTER to all ─▶ a REPORT from each; the matrix of pairs becomes nodes
@@ -11,6 +11,7 @@
  *
  * Tested by tests/program/job/join_refused.c and tests/program/job/join_hostile.c. */
 #include "transport/join/inside.h"
+#include "transport/join/place.h"
 
 #include "base/log.h"
 
@@ -27,13 +28,13 @@ struct gyre_root {
     struct gyre_lobby *lobby;
     uint32_t count;    /* ranks that have answered in this phase, rank 0 among them */
     uint8_t *answered; /* n */
-    uint8_t *share;    /* n × n: who shares memory with whom */
+    uint8_t *share;    /* n × n: which pairs share memory */
     uint32_t *node;    /* n */
     uint64_t line_at;
-    char why[GYRE_JOIN_WHY_MAX]; /* why some pair cannot share */
+    char why[GYRE_JOIN_WHY_MAX]; /* the reason of some pair that cannot share */
     uint32_t why_rank;
-    bool failing;                        /* the join has failed; whoever still comes is told */
-    char refused[GYRE_REFUSAL_TEXT + 1]; /* the last guest that was refused */
+    bool failing;                        /* the join has failed, and later arrivals are told */
+    char refused[GYRE_REFUSAL_TEXT + 1]; /* the last guest refused */
 };
 
 static bool answered(struct gyre_root *root, uint32_t rank)
@@ -44,7 +45,7 @@ static bool answered(struct gyre_root *root, uint32_t rank)
     return before;
 }
 
-/* To all others that have logged in. */
+/* Sends a record to all other ranks that have logged in. */
 static void tell_others(struct gyre_joining *join, uint16_t kind, const void *payload,
                         size_t length)
 {
@@ -53,12 +54,12 @@ static void tell_others(struct gyre_joining *join, uint16_t kind, const void *pa
         if (control->talk.fd < 0)
             continue;
         (void)gyre_talk_say(&control->talk, kind, payload,
-                            length); /* a broken one is seen when it is read */
+                            length); /* a broken connection is seen when it is read */
         (void)gyre_join_rearm(join, &control->io_slot, gyre_talk_pending(&control->talk));
     }
 }
 
-/* "1, 3-5, 9": the ranks that have not answered, as many as fit. */
+/* Lists the ranks that have not answered, as many as fit: "1, 3-5, 9". */
 static void list_absent(const struct gyre_joining *join, char *text, size_t size)
 {
     const uint8_t *here = join->root->answered;
@@ -80,7 +81,7 @@ static void list_absent(const struct gyre_joining *join, char *text, size_t size
     }
 }
 
-/* Tells everybody, this rank's own member too, and waits for an answer of each. */
+/* Sends a record to all ranks, this rank's own member too, and expects an answer of each. */
 static int begin_phase(struct gyre_joining *join, uint16_t kind, const void *payload, size_t length)
 {
     memset(join->root->answered, 0, join->joined->n);
@@ -102,8 +103,8 @@ static bool local_address(int fd, struct sockaddr_storage *out)
     return true;
 }
 
-/* Rank 0 is reached where some rank has reached it; a way in from outside is better than loopback.
- */
+/* Finds the address of rank 0: one by which some rank has reached it. An address reached from
+ * outside is better than loopback. */
 static void find_own_address(struct gyre_joining *join)
 {
     struct sockaddr_storage *own = &join->identity[0].outward, address;
@@ -114,8 +115,8 @@ static void find_own_address(struct gyre_joining *join)
             *own = address;
 }
 
-/* A rank on rank 0's machine may have come by loopback, where ranks of other machines cannot find
- * it. It is reachable where rank 0 is. */
+/* Corrects the address of a rank on rank 0's machine that came by loopback, where ranks of other
+ * machines cannot find it: the rank is reachable where rank 0 is. */
 static int check_loopback(struct gyre_joining *join)
 {
     const struct gyre_rank_identity *root = &join->identity[0];
@@ -141,7 +142,7 @@ static int check_loopback(struct gyre_joining *join)
 static int send_roster(struct gyre_joining *join)
 {
     uint32_t n = join->joined->n;
-    size_t length = GYRE_NONCE_BYTES + n * gyre_identity_bytes();
+    size_t length = gyre_roster_bytes(n);
     find_own_address(join);
     int status = check_loopback(join);
     uint8_t *payload = status ? NULL : malloc(length);
@@ -149,17 +150,15 @@ static int send_roster(struct gyre_joining *join)
         return status ? status
                       : gyre_trouble_set(join->trouble, -ENOMEM,
                                          "no memory for the roster of %u ranks", n);
-    struct gyre_cursor out = gyre_cursor_over(payload, length);
-    gyre_put_bytes(&out, join->nonce, GYRE_NONCE_BYTES);
-    for (uint32_t rank = 0; rank < n; rank++)
-        gyre_identity_put(&out, &join->identity[rank]);
-    gyre_rendezvous_close(&join->root->place); /* all are there: nobody needs to find it any more */
+    gyre_roster_encode(join->nonce, join->identity, n, payload);
+    /* All ranks are here, and none has to find the place any more. */
+    gyre_rendezvous_close(&join->root->place);
     status = begin_phase(join, GYRE_JOIN_ROSTER, payload, length);
     free(payload);
     return status;
 }
 
-/* What is wrong with this guest: what its claim says, and whether its place is free. */
+/* Judges a guest: its claim must fit, and its place must be free. */
 static uint32_t judge(const struct gyre_joining *join, const struct gyre_talk *talk, uint32_t rank)
 {
     enum gyre_refusal_code code = gyre_handshake_judge(&talk->shake);
@@ -177,7 +176,7 @@ static size_t failure_story(const struct gyre_joining *join, uint8_t payload[GYR
     return gyre_story_encode(&story, payload);
 }
 
-/* Too late: all that is left is to say why the join has failed. */
+/* Tells a late arrival why the join has failed. */
 static int tell_late(struct gyre_joining *join, struct gyre_talk *talk)
 {
     uint8_t payload[GYRE_STORY_BYTES];
@@ -189,7 +188,7 @@ static int tell_late(struct gyre_joining *join, struct gyre_talk *talk)
     return 0;
 }
 
-/* The guest is told why. A refusal that ends the job fails the join as well. */
+/* Tells the guest why it is refused. A refusal that ends the job fails the join as well. */
 static int turn_away(struct gyre_joining *join, const struct gyre_arrival *arrival,
                      const struct gyre_guest *guest, struct gyre_refusal *refusal)
 {
@@ -198,7 +197,7 @@ static int turn_away(struct gyre_joining *join, const struct gyre_arrival *arriv
     int told = gyre_lobby_refuse(root->lobby, arrival, refusal);
     if (status != GYRE_AGAIN) {
         if (guest->claim.rank < join->joined->n)
-            answered(root, guest->claim.rank); /* this one knows */
+            answered(root, guest->claim.rank); /* this rank knows */
         return status;
     }
     memcpy(root->refused, refusal->text, sizeof root->refused);
@@ -207,7 +206,7 @@ static int turn_away(struct gyre_joining *join, const struct gyre_arrival *arriv
 
 static int admit_rank(struct gyre_joining *join, const struct gyre_arrival *arrival)
 {
-    static struct gyre_guest guest; /* 4 KiB, not on the stack; one process joins at a time */
+    static struct gyre_guest guest; /* 4 KiB, not on the stack; one join runs at a time */
     struct gyre_root *root = join->root;
     struct gyre_talk *talk = arrival->talk;
     struct gyre_refusal refusal = {0};
@@ -237,26 +236,23 @@ int gyre_root_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-/* Bits for the ranks below: the higher rank of a pair speaks for both. */
+/* Reads a report: bits for the ranks below. The higher rank of a pair speaks for both. */
 static int read_report(struct gyre_joining *join, uint32_t rank, const struct gyre_record *record)
 {
     struct gyre_root *root = join->root;
     uint32_t n = join->joined->n;
-    char why[sizeof root->why];
-    struct gyre_cursor in = gyre_cursor_over(record->payload, record->length);
-    gyre_address_get(&in, &join->joined->member[rank].address);
-    gyre_get_text(&in, why, sizeof why);
-    const uint8_t *bits = gyre_cursor_skip(&in, (rank + 7) / 8);
-    if (!bits && rank)
+    struct gyre_join_report report;
+    if (gyre_join_report_decode(record, rank, &report))
         return GYRE_CORRUPT;
+    join->joined->member[rank].address = report.address;
     for (uint32_t peer = 0; peer < rank; peer++)
         root->share[(size_t)rank * n + peer] = root->share[(size_t)peer * n + rank] =
-            bits[peer / 8] >> (peer % 8) & 1;
-    if (why[0] && !root->why[0]) {
-        memcpy(root->why, why, sizeof why);
+            report.shares[peer / 8] >> (peer % 8) & 1;
+    if (report.why[0] && !root->why[0]) {
+        memcpy(root->why, report.why, sizeof root->why);
         root->why_rank = rank;
     }
-    return in.bad || in.at != in.end ? GYRE_CORRUPT : 0;
+    return 0;
 }
 
 static int check_transport(struct gyre_joining *join, uint32_t nodes)
@@ -275,18 +271,16 @@ static int send_plan(struct gyre_joining *join)
 {
     struct gyre_root *root = join->root;
     uint32_t n = join->joined->n;
-    size_t length = n * (4 + (size_t)GYRE_ADDRESS_BYTES);
+    size_t length = gyre_plan_bytes(n);
     int status = check_transport(join, gyre_nodes_assign(n, root->share, root->node));
     uint8_t *payload = status ? NULL : malloc(length);
     if (!payload)
         return status ? status
                       : gyre_trouble_set(join->trouble, -ENOMEM,
                                          "no memory for the plan of %u ranks", n);
-    struct gyre_cursor out = gyre_cursor_over(payload, length);
-    for (uint32_t rank = 0; rank < n; rank++) {
-        gyre_put_u64(&out, root->node[rank], 4);
-        gyre_address_put(&out, &join->joined->member[rank].address);
-    }
+    for (uint32_t rank = 0; rank < n; rank++)
+        join->joined->member[rank].node = root->node[rank];
+    gyre_plan_encode(join->joined->member, n, payload);
     status = begin_phase(join, GYRE_JOIN_PLAN, payload, length);
     free(payload);
     return status;
@@ -416,6 +410,15 @@ static int open_lobby(struct gyre_joining *join, struct gyre_root *root)
     return status;
 }
 
+static int open_place(struct gyre_joining *join, struct gyre_rendezvous *place)
+{
+    const struct gyre_rendezvous_wish wish = {.job = join->job,
+                                              .interface = join->options->interface,
+                                              .port_low = join->options->port_low,
+                                              .port_high = join->options->port_high};
+    return gyre_rendezvous_open(&wish, place, join->trouble);
+}
+
 int gyre_root_open(struct gyre_joining *join)
 {
     struct gyre_root *root = join->root = calloc(1, sizeof *root);
@@ -425,7 +428,7 @@ int gyre_root_open(struct gyre_joining *join)
     root->line_at = join->started + (first < FIRST_LINE ? first : FIRST_LINE);
     int status = make_matrix(join, root);
     if (!status)
-        status = gyre_rendezvous_open(join, &root->place);
+        status = open_place(join, &root->place);
     if (!status)
         status = open_lobby(join, root);
     if (!status)

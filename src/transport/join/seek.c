@@ -1,4 +1,4 @@
-/* Finding rank 0: every place where it may be is tried until one proves the key.
+/* Finds rank 0: tries every place where rank 0 may be until one proves the key.
  *
  *     idle ─▶ connecting ─▶ M1 sent ─▶ M2 proven: this is rank 0, all others are dropped
  *      ▲          │            │
@@ -6,16 +6,18 @@
  *
  * Ranks start in any order, so a refused connection is normal for a while. Pauses grow to 20 ms,
  * and with the time already spent to half a second, so a thousand ranks that wait for minutes do
- * not connect a thousand times a second. What a place did last is kept for the message at the end.
+ * not connect a thousand times a second. The last behaviour of each place is kept for the message
+ * at the end.
  *
- * Waiting helps where rank 0 is absent, not where the key is wrong: a rank that every place hangs
- * up on gives up after ten seconds, not at the end of the join timeout. A look-up of a name blocks
- * as long as the machine's resolver does, also beyond the join timeout.
+ * Waiting helps where rank 0 is absent, not where the key is wrong: a rank on which every place
+ * hangs up gives up after ten seconds, not at the end of the join timeout. A look-up of a name
+ * blocks as long as the machine's resolver does, also beyond the join timeout.
  *
  * Tested by tests/program/job/join_refused.c. */
 #include "transport/join/inside.h"
+#include "transport/join/place.h"
 
-#include "base/hex.h"
+#include "base/bytes.h"
 #include "base/log.h"
 #include "base/rng.h"
 
@@ -26,15 +28,16 @@
 
 enum { PLACES = 80 };
 
-#define SILENCE (2 * GYRE_SECOND) /* of a listener after our hello */
-#define PERSIST                                                                                    \
-    (10 * GYRE_SECOND) /* closed without a word for so long: a key will not come right */
-#define NAMELESS   (30 * GYRE_SECOND) /* a name that does not exist may be about to */
-#define MEMORY     (5 * GYRE_SECOND)  /* a telling failure is not forgotten for a plain one */
+#define SILENCE (2 * GYRE_SECOND) /* of a listener, behind this rank's hello */
+/* Closed without a word for so long: the key is wrong for good. */
+#define PERSIST  (10 * GYRE_SECOND)
+#define NAMELESS (30 * GYRE_SECOND) /* a name that does not exist may exist soon */
+/* A telling failure is not replaced by a plain one for so long. */
+#define MEMORY     (5 * GYRE_SECOND)
 #define FIRST_LINE (2 * GYRE_SECOND)
 #define NEXT_LINE  (10 * GYRE_SECOND)
 
-/* How a place behaved; later tells more. */
+/* How a place behaved. A later value tells more. */
 enum manner { UNTRIED, UNREACHED, SILENT, FOREIGN, CLOSED };
 
 struct place {
@@ -101,7 +104,7 @@ static void attempt(struct seek *seek, struct place *place)
         attempt_failed(seek, place, UNREACHED, EIO);
 }
 
-/* True: this place is rank 0. */
+/* Moves an attempt on. True: this place is rank 0. */
 static bool advance_attempt(struct seek *seek, struct place *place)
 {
     struct gyre_record record;
@@ -115,6 +118,8 @@ static bool advance_attempt(struct seek *seek, struct place *place)
         place->connecting = false;
     }
     int status = gyre_talk_step(&place->talk, &record);
+    if (!status && !gyre_handshake_reached(&place->talk.shake, 0))
+        status = GYRE_CORRUPT; /* another program of the key's owner */
     if (status < 0)
         attempt_failed(seek, place, status == GYRE_CORRUPT ? FOREIGN : CLOSED, 0);
     return !status;
@@ -157,8 +162,12 @@ static void describe_search(const struct seek *seek, char *text, size_t size)
     else if (place->manner == SILENT)
         snprintf(text, size, "says nothing: it is not Gyre, or rank 0 is stopped");
     else
-        snprintf(text, size, "does not answer: %s; is rank 0 running there?",
-                 place->error ? strerror(place->error) : "no connection yet");
+        snprintf(
+            text, size, "does not answer: %s; is rank 0 running there?%s",
+            place->error ? strerror(place->error) : "no connection yet",
+            place->error == ECONNREFUSED
+                ? " If it is, its job has all its ranks and has begun: is this a rank too many?"
+                : "");
 }
 
 static int give_up_search(struct seek *seek)
@@ -198,8 +207,8 @@ static void set_seek_places(struct seek *seek, const struct sockaddr_storage *fo
     seek->places = count;
 }
 
-/* A name is looked up until it is known; a file is read again and again, for it may be a former
- * job's. */
+/* Finds the places. A name is looked up until it is known. A file is read again and again, because
+ * it may be a former job's. */
 static int find_places(struct seek *seek)
 {
     struct sockaddr_storage found[PLACES];
@@ -207,7 +216,7 @@ static int find_places(struct seek *seek)
     if ((seek->places && !file) || seek->now < seek->find_at)
         return 0;
     seek->finding.status = 0;
-    int count = gyre_rendezvous_find(seek->join, found, PLACES, &seek->finding);
+    int count = gyre_rendezvous_find(seek->join->job, found, PLACES, &seek->finding);
     seek->find_at = seek->now + seek->find_pause;
     seek->find_pause = next_pause(seek, seek->find_pause);
     bool later =

@@ -1,13 +1,13 @@
-/* What a driver is. Only link.c, the drivers, their tests, and the domain, which opens wires,
- * include this.
+/* The contract of a driver. Only link.c, the drivers, their tests, and the domain, which opens
+ * wires, include this file.
  *
  * A driver moves bytes between this process and its peers over one kind of wire. A *wire* is the
- * driver's state in one process, a *pipe* its connection to one peer. Joining hands over channels
- * that are connected and authenticated; the layers above decide what moves.
+ * driver's state in one process, a *pipe* its connection to one peer. Join gives the driver
+ * channels that are connected and authenticated; the layers above decide what moves.
  *
  *   message drivers (tcp, verbs, sim)   send and recv
- *   mapped drivers (shm)                say that memory which the peer shares can be used in place;
- *                                       send and recv work all the same
+ *   mapped drivers (shm)                memory that the peer shares can be used in place; send and
+ *                                       recv work all the same
  *
  * The contract, for every entry:
  *   - Nothing blocks, except open(), attach() and close(), which wait at most 100 ms. Only attach()
@@ -17,17 +17,16 @@
  *   - An accepted post completes exactly once, also when the peer dies, on cancel() and on
  *     detach(). Its token comes back untouched. Its buffer is borrowed until the completion (with
  *     zero-copy sends: until the late notification).
- *   - A driver never calls up, but for the look-ups of transport/memory/lookup.h: poll() tells what
- *     happened.
+ *   - A driver never calls upwards, except for the look-ups of transport/memory/lookup.h. poll()
+ *     tells what happened.
  *   - A driver has no clock and no random numbers but those passed in.
  *   - A peer's death or misbehaviour fails its pipe, never the wire. Every byte from a peer is
  *     untrusted: copied once, bounded, then used.
  *   - Nothing is allocated after attach().
  *
- * A new driver is one .c file, its line in link/meson.build, its line in table.c with the
- * declaration below, and its test in tests/link/meson.build (the conformance suite
- * tests/link/suite.c). Its name is a word of every flag, variable and message from then on
- * (words.h). */
+ * A new driver is one .c file, its line in link/meson.build, its name in table.h, and its test in
+ * tests/link/meson.build (the conformance suite tests/link/suite.c). Its name then is a word of
+ * every flag, variable and message (words.h). */
 #ifndef GYRE_TRANSPORT_LINK_DRIVER_H
 #define GYRE_TRANSPORT_LINK_DRIVER_H
 
@@ -35,9 +34,10 @@
 #include "device/device.h"
 #include "transport/stream/match.h"
 #include "transport/memory/lookup.h"
+#include "transport/seal/seal.h"
 
 struct gyre_wire; /* each driver defines its own struct and casts */
-struct gyre_pipe; /* what the drivers have in common: end.h */
+struct gyre_pipe; /* the common part of all drivers' pipes: end.h */
 struct sockaddr_storage;
 
 #define GYRE_PIPE_POSTS      256u /* sends, and as many receives, on a pipe before GYRE_AGAIN */
@@ -50,7 +50,8 @@ struct gyre_wire_options {
     uint32_t peers;      /* pipes that will be attached at most */
     bool failover;       /* verbs: a pipe that breaks goes on over its socket */
     bool bare_payload;   /* tcp: sums are of frames' headers only, at both ends */
-    int dead_time_ms;    /* verbs: a silence of the device this long is a failure; 0: never */
+    int dead_time_ms;    /* verbs: a silence of the device this long is a failure; tcp: twice this
+                            time without an acknowledgement is one; 0: never */
     const char *variant; /* the driver's own choice ("io_uring", "epoll"); NULL: best available */
     void *world;         /* sim: the simulated world; otherwise NULL */
 
@@ -67,6 +68,10 @@ struct gyre_channel {
     uint32_t peer;
     int fd[GYRE_CHANNEL_SOCKETS]; /* stream sockets, in the same order on both sides */
     int fds;
+
+    /* tcp: what protects the frames, alike at both ends, and the keys of each socket. */
+    enum gyre_seal_mode security;
+    const struct gyre_traffic_keys *keys;
 
     /* Mapped drivers: memory for the pipe's own queues, borrowed. This rank writes `mine` and the
      * peer only reads it; the peer writes `theirs`. */
@@ -86,20 +91,21 @@ struct gyre_driver {
     /* Peers' shared regions can be used in place (device/device.h, transport/watch/watch.h). */
     bool mapped;
 
-    /* Opens a wire. On failure *wire is untouched and *trouble says why; -ENOTSUP/GYRE_UNSUPPORTED:
-     * absent here; GYRE_INVALID: the user's choice cannot be served; others: here, but of no
-     * use. */
+    /* Opens a wire. On failure *wire is untouched and *trouble says why. -ENOTSUP,
+     * GYRE_UNSUPPORTED: absent here; GYRE_INVALID: the user's choice cannot be served; others:
+     * present, but of no use. */
     int (*open)(const struct gyre_wire_options *options, struct gyre_wire **wire,
                 struct gyre_trouble *trouble);
 
-    /* Detaches what is attached and frees. At most 100 ms. NULL allowed. */
+    /* Detaches all pipes and frees the wire. At most 100 ms. NULL allowed. */
     void (*close)(struct gyre_wire *wire);
 
     /* Names the links of this wire, for headers and logs: "tcp/io_uring", "shm/ring". */
     void (*describe)(const struct gyre_wire *wire, char *text, size_t size);
 
-    /* On failure the channel's descriptors stay the caller's. After GYRE_UNSUPPORTED both ends know
-     * of the refusal, and another driver can have the descriptors. */
+    /* Attaches a peer. On failure the channel's descriptors stay the caller's. After
+     * GYRE_UNSUPPORTED both ends know of the refusal, and another driver can have the
+     * descriptors. */
     int (*attach)(struct gyre_wire *wire, const struct gyre_channel *channel,
                   struct gyre_pipe **pipe, struct gyre_trouble *trouble);
 
@@ -108,12 +114,12 @@ struct gyre_driver {
      * begins with bye(). */
     void (*detach)(struct gyre_pipe *pipe);
 
-    /* Asks that everything accepted leave, and a goodbye behind. GYRE_AGAIN until goodbyes have
-     * gone both ways, then 0; negative when the pipe has failed. Call again between polls. */
+    /* Says goodbye behind all accepted posts. GYRE_AGAIN until goodbyes have gone both ways, then
+     * 0; negative: the pipe has failed. Call again between polls. */
     int (*bye)(struct gyre_pipe *pipe);
 
-    /* 0 accepted; GYRE_AGAIN no room now, nothing taken; negative: the pipe has failed, nothing
-     * taken. */
+    /* Post a send or a receive. 0: accepted; GYRE_AGAIN: no room now, nothing taken; negative: the
+     * pipe has failed, nothing taken. */
     int (*send)(struct gyre_pipe *pipe, const struct gyre_match *match, const void *data,
                 uint64_t length, uint64_t token);
     int (*recv)(struct gyre_pipe *pipe, const struct gyre_match *match, void *data, uint64_t length,
@@ -128,31 +134,30 @@ struct gyre_driver {
     int (*recv_now)(struct gyre_pipe *pipe, const struct gyre_match *match, void *data,
                     uint64_t length);
 
-    /* Withdraws a post, which completes with -ECANCELED. -ENOENT: the post had completed, or is
-     * past recall (the peer reads the message in place) and completes by itself. */
+    /* Withdraws a post, which completes with -ECANCELED. -ENOENT: the post had completed, or
+     * completes by itself because the peer reads the message in place. */
     int (*cancel)(struct gyre_pipe *pipe, uint64_t token);
 
     /* Whether a post of this memory, which the CPU cannot touch, is served in place. If not, only
      * host memory may be posted. NULL: never. */
     bool (*carries)(struct gyre_pipe *pipe, const void *memory, uint64_t length, bool send);
 
-    /* Moves everything that can move, and writes at most `max` completions. Returns how many.
+    /* Moves everything that can move, and writes at most `max` completions. Returns their number.
      * state() tells which pipe has failed. `now` is monotonic nanoseconds. */
     int (*poll)(struct gyre_wire *wire, uint64_t now, struct gyre_completion *out, int max);
 
-    /* 0, or the status the pipe failed with, the story in *trouble (may be NULL). */
+    /* Returns 0, or the status with which the pipe has failed, and the story in *trouble (may be
+     * NULL). */
     int (*state)(const struct gyre_pipe *pipe, struct gyre_trouble *trouble);
 
     /* Prepares to sleep. 0: wait for the alarm. GYRE_AGAIN: something has come, and poll() must
      * run. */
     int (*arm)(struct gyre_wire *wire, struct gyre_alarm *alarm);
 
-    /* A count that changes whenever a byte moves in poll(): a slow transfer is no standstill, and
-     * peers of this node that wait for the byte are woken. NULL: completions tell enough. */
+    /* A count that changes whenever a byte moves in poll(). It shows that a slow transfer is no
+     * standstill, and wakes peers of this node that wait for the byte. NULL: completions show
+     * enough. */
     uint64_t (*moved)(const struct gyre_wire *wire);
 };
-
-extern const struct gyre_driver gyre_driver_shm, gyre_driver_tcp, gyre_driver_verbs,
-    gyre_driver_sim;
 
 #endif

@@ -1,4 +1,4 @@
-/* One end of a pipe: its streams, its first failure, its goodbye, and what is left after
+/* One end of a pipe: its streams, its first failure, its goodbye, and what remains after
  * detach(). */
 #include "transport/link/end.h"
 
@@ -18,7 +18,9 @@ int gyre_end_create(size_t size, uint32_t rank, uint32_t peer,
     pipe->peer = peer;
     int status = 0;
     while (pipe->streams < streams && !status) {
-        status = gyre_stream_create(options, &pipe->stream[pipe->streams]);
+        struct gyre_stream_options own = *options;
+        own.keys = options->keys ? &options->keys[pipe->streams] : NULL;
+        status = gyre_stream_create(&own, &pipe->stream[pipe->streams]);
         pipe->streams += !status;
     }
     if (status)

@@ -1,11 +1,11 @@
-/* One end of a pipe: what every driver keeps of a pipe beside its wire.
+/* One end of a pipe: the state that every driver keeps of a pipe beside its wire.
  *
  *     struct shm_pipe ┌ struct gyre_pipe   rank, peer, streams, status, story      end.c
  *                     └ rings, counters                                            the driver
  *
  * A driver's struct begins with a `struct gyre_pipe`, and the driver casts. The driver brings the
  * streams' bytes over its wire, and says when its wire has failed. A detached pipe lives on among
- * the departed ones of its wire, without a wire, until poll() has told its last completions; so
+ * the departed pipes of its wire, without a wire, until poll() has told its last completions. So
  * detach() needs no memory. */
 #ifndef GYRE_TRANSPORT_LINK_END_H
 #define GYRE_TRANSPORT_LINK_END_H
@@ -14,16 +14,16 @@
 #include "transport/stream/stream.h"
 
 struct gyre_pipe {
-    int status;          /* 0, or what the pipe has failed with */
-    uint32_t rank, peer; /* this end's, and the other's */
+    int status;          /* 0, or the status with which the pipe has failed */
+    uint32_t rank, peer; /* this end's; the other end's */
     uint32_t streams;
     struct gyre_stream *stream[GYRE_CHANNEL_SOCKETS];
-    struct gyre_pipe *next;      /* among the departed ones */
+    struct gyre_pipe *next;      /* among the departed pipes */
     struct gyre_trouble trouble; /* the story of `status` */
 };
 
-/* Makes a driver's pipe of `size` bytes, with so many streams, all else zero. 0, -ENOMEM, or
- * GYRE_INVALID: options that no stream has. */
+/* Makes a driver's pipe of `size` bytes, with so many streams, all else zero. options->keys has as
+ * many elements. 0, -ENOMEM, -EIO: libcrypto fails, or GYRE_INVALID: options that no stream has. */
 int gyre_end_create(size_t size, uint32_t rank, uint32_t peer,
                     const struct gyre_stream_options *options, uint32_t streams,
                     struct gyre_pipe **pipe);
@@ -31,12 +31,12 @@ int gyre_end_create(size_t size, uint32_t rank, uint32_t peer,
 /* Forgets outstanding posts. */
 void gyre_end_destroy(struct gyre_pipe *pipe);
 
-/* Fails the pipe, and every post, with `status`; only the first failure counts. The story stands in
- * `trouble`, and the wire touches no buffer of a post any more. */
+/* Fails the pipe and every post with `status`; only the first failure counts. The caller has
+ * written the story to `trouble`, and its wire touches no buffer of a post any more. */
 void gyre_end_fail(struct gyre_pipe *pipe, int status);
 
-/* Why a stream has refused, with `status`, what came or what this rank posted: on a mismatch what
- * both ends mean, else `other`. Writes to `text` where it must. */
+/* Says why a stream has refused, with `status`, a frame or this rank's post: on a mismatch what
+ * both ends mean, else `other`. `text` is room for the answer. */
 const char *gyre_end_refusal(const struct gyre_pipe *pipe, uint32_t stream, int status,
                              const char *other, char text[256]);
 
@@ -55,8 +55,8 @@ bool gyre_end_parted(const struct gyre_pipe *pipe);
 /* Ends the pipe's posts with -ECANCELED, and puts the pipe among the departed ones. */
 void gyre_end_depart(struct gyre_pipe *pipe, struct gyre_pipe **departed);
 
-/* Writes completions of departed pipes, at most `max`, and frees those that have no more. Returns
- * how many. */
+/* Writes completions of departed pipes, at most `max`, and frees pipes without more. Returns the
+ * number written. */
 int gyre_end_harvest(struct gyre_pipe **departed, struct gyre_completion *out, int max);
 
 /* Frees all departed pipes. */

@@ -91,7 +91,7 @@ void gyre_links_attach_lazily(struct gyre_links *links, int index)
     links->lazy = index;
 }
 
-/* The peer's place: its link, or the empty one where it belongs. */
+/* The peer's entry: its link, or the empty entry for it. */
 static struct link *link_place(struct gyre_links *links, uint32_t peer)
 {
     uint32_t i = (uint32_t)gyre_mix64(peer) & links->mask;
@@ -165,13 +165,6 @@ int gyre_link_recv_now(struct gyre_links *links, uint32_t peer, const struct gyr
     if (find_link(links, peer, &link) || !driver_of(links, link)->recv_now)
         return -ENOENT;
     return driver_of(links, link)->recv_now(link->pipe, match, data, length);
-}
-
-int gyre_link_cancel(struct gyre_links *links, uint32_t peer, uint64_t token)
-{
-    struct link *link;
-    int status = find_link(links, peer, &link);
-    return status ? status : driver_of(links, link)->cancel(link->pipe, token);
 }
 
 bool gyre_link_carries(struct gyre_links *links, uint32_t peer, const void *memory, uint64_t length,

@@ -1,5 +1,4 @@
-/* The links of one rank: messages to and from peers, by peer and match, whatever driver carries
- * them.
+/* The links of one rank: messages to and from peers, by peer and match, over any driver.
  *
  *     gyre_link_send(links, peer, …) ──▶ the peer's pipe ──▶ its driver (driver.h)
  *
@@ -25,8 +24,7 @@ int gyre_links_create(uint32_t peers_max, struct gyre_links **links);
 /* Closes the wires, too. NULL allowed. */
 void gyre_links_destroy(struct gyre_links *links);
 
-/* Gives a wire to the set, which owns the wire from then on. Returns the wire's index, or
- * -ENOSPC. */
+/* Adds a wire to the set, which then owns the wire. Returns the wire's index, or -ENOSPC. */
 int gyre_links_add_wire(struct gyre_links *links, const struct gyre_driver *driver,
                         struct gyre_wire *wire);
 
@@ -46,27 +44,26 @@ bool gyre_link_send_now(struct gyre_links *links, uint32_t peer, const struct gy
                         const void *data, uint64_t length);
 int gyre_link_recv_now(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
                        void *data, uint64_t length);
-int gyre_link_cancel(struct gyre_links *links, uint32_t peer, uint64_t token);
 int gyre_link_state(struct gyre_links *links, uint32_t peer, struct gyre_trouble *trouble);
 
 /* Whether a send, or a receive, of this memory, which the CPU cannot touch, may be posted. */
 bool gyre_link_carries(struct gyre_links *links, uint32_t peer, const void *memory, uint64_t length,
                        bool send);
 
-/* How a peer is reached: "shm/ring", "tcp/io_uring". "none" without a link, or without `links`. */
+/* Describes the way to a peer: "shm/ring", "tcp/io_uring". "none" without a link, or without
+ * `links`. */
 void gyre_link_describe(struct gyre_links *links, uint32_t peer, char *text, size_t size);
 
-/* Moves what can move on all wires, and writes at most `max` completions. Returns how many. */
+/* Moves what can move on all wires, and writes at most `max` completions. Returns their number. */
 int gyre_links_poll(struct gyre_links *links, uint64_t now, struct gyre_completion *out, int max);
 
-/* The status, the peer and the story of the first pipe that has failed; 0: none has. */
+/* Returns the status, the peer and the story of the first pipe that has failed; 0: none has. */
 int gyre_links_fault(struct gyre_links *links, uint32_t *peer, struct gyre_trouble *trouble);
 
 /* A count that changes whenever a byte moves on a link that may be slow. NULL allowed: 0. */
 uint64_t gyre_links_moved(const struct gyre_links *links);
 
-/* Prepares to sleep. Returns how many descriptors there are to wait on; -1: poll() must run
- * first. */
+/* Prepares to sleep. Returns the number of descriptors to wait on; -1: poll() must run first. */
 int gyre_links_arm(struct gyre_links *links, int fd[GYRE_LINK_WIRES]);
 
 /* GYRE_AGAIN until goodbyes have gone both ways on every pipe. Call between polls. */

@@ -50,13 +50,13 @@ struct ring {
 struct shm_pipe {
     struct gyre_pipe end;
     struct shm_wire *wire;
-    struct gyre_stream *stream; /* the end's */
+    struct gyre_stream *stream; /* the one of `end` */
     struct ring *mine;
     const struct ring *theirs;
     uint64_t capacity;
-    uint64_t written, read; /* own copies of what stands in `mine` */
+    uint64_t written, read; /* copies of this rank's counters in `mine` */
     uint64_t consumed;      /* of mine, as last seen */
-    bool blocked;           /* the stream wants to say more than there is room for */
+    bool blocked;           /* the stream has more bytes than the ring has room */
 };
 
 struct shm_wire {
@@ -64,7 +64,7 @@ struct shm_wire {
     struct gyre_pipe *departed;
     uint32_t rank, pipes, most;
     struct gyre_memory_lookup *lookup;
-    bool full;      /* the last poll() had more to tell than it was given room for */
+    bool full;      /* the last poll() had more completions than room */
     uint64_t moved; /* calls in which bytes moved, in or out */
 };
 
@@ -152,7 +152,7 @@ static void fail_shm_pipe(struct shm_pipe *pipe, int status, const char *what)
     gyre_end_fail(&pipe->end, status);
 }
 
-/* The stream has refused what came, or what this rank posted. */
+/* Fails the pipe: the stream has refused a frame of the peer, or a post of this rank. */
 static void fail_shm_stream(struct shm_pipe *pipe, int status)
 {
     char text[256];
@@ -163,8 +163,8 @@ static void fail_shm_stream(struct shm_pipe *pipe, int status)
 
 /* -- bytes ------------------------------------------------------------------------------------- */
 
-/* A span of the ring from position `at`, at most `length`, as one or two pieces; copies in or out.
- */
+/* Copies a span of at most `length` bytes into or out of the ring, from position `at`, as one or
+ * two pieces. */
 static void shm_ring_put(struct shm_pipe *pipe, const uint8_t *from, uint64_t length)
 {
     uint64_t at = pipe->written % pipe->capacity;
@@ -190,7 +190,8 @@ static uint64_t ring_room(const struct shm_pipe *pipe)
     return pipe->capacity - (pipe->written - pipe->consumed);
 }
 
-/* The peer's counter is looked at when there seems to be no room: it moves from core to core. */
+/* Makes room in the ring. The peer's counter moves from core to core, so it is read only when room
+ * seems to lack. */
 static bool make_ring_room(struct shm_pipe *pipe)
 {
     uint64_t consumed = atomic_load_explicit(&pipe->theirs->read, memory_order_acquire);
@@ -215,7 +216,7 @@ static uint64_t shm_put_vectors(struct shm_pipe *pipe, const struct iovec *iov, 
     return pipe->written - before;
 }
 
-/* Moves what the stream wants to say into the ring, as far as there is room. */
+/* Moves the stream's bytes into the ring, as far as there is room. */
 static bool put_out(struct shm_pipe *pipe)
 {
     uint64_t before = pipe->written, taken;
@@ -232,7 +233,7 @@ static bool put_out(struct shm_pipe *pipe)
     return true;
 }
 
-/* Gives the stream what the peer has put into its ring. */
+/* Gives the stream the bytes that the peer has put into its ring. */
 static bool take_in(struct shm_pipe *pipe)
 {
     uint64_t written = atomic_load_explicit(&pipe->theirs->written, memory_order_acquire);
@@ -261,7 +262,7 @@ static bool take_in(struct shm_pipe *pipe)
     return true;
 }
 
-/* What the peer has put into memory that both see. */
+/* Copies what the peer has put into memory that both see. */
 static bool fetch_from_peer(struct shm_pipe *pipe)
 {
     int moved = gyre_stream_fetch(pipe->stream);
@@ -308,7 +309,7 @@ static int shm_recv(struct gyre_pipe *end, const struct gyre_match *match, void 
     if (status == GYRE_MISMATCH)
         fail_shm_stream(pipe, status);
     if (!status && length > GYRE_EAGER_MAX)
-        pipe->wire->moved += put_out(pipe); /* its GRANT */
+        pipe->wire->moved += put_out(pipe); /* sends its GRANT */
     return status;
 }
 
@@ -323,7 +324,7 @@ static bool shm_send_now(struct gyre_pipe *end, const struct gyre_match *match, 
     struct shm_pipe *pipe = (struct shm_pipe *)end;
     uint8_t header[GYRE_FRAME_BYTES];
     if (end->status || length > GYRE_EAGER_MAX || !ring_has_room(pipe, sizeof(header) + length) ||
-        !gyre_stream_leave_now(pipe->stream, match, data, length, header))
+        !gyre_stream_leave_now(pipe->stream, match, data, length, header, NULL))
         return false;
     shm_ring_put(pipe, header, sizeof(header));
     shm_ring_put(pipe, data, length);
@@ -332,7 +333,7 @@ static bool shm_send_now(struct gyre_pipe *end, const struct gyre_match *match, 
     return true;
 }
 
-/* What is there, and looks wrong, is told by poll(). */
+/* Takes the next message. A fault found here is told by poll(). */
 static int take_next(struct shm_pipe *pipe, const struct gyre_match *match, void *data,
                      uint64_t length)
 {
@@ -394,7 +395,7 @@ static uint64_t shm_moved(const struct gyre_wire *wire)
     return ((const struct shm_wire *)wire)->moved;
 }
 
-/* Whether poll() would find something to do here. */
+/* Whether poll() would find work here. */
 static bool has_work(const struct shm_pipe *pipe)
 {
     if (pipe->end.status)
@@ -405,7 +406,7 @@ static bool has_work(const struct shm_pipe *pipe)
             atomic_load_explicit(&pipe->theirs->read, memory_order_acquire) != pipe->consumed);
 }
 
-/* Peers ring the process's doorbell; what remains is to look once more. */
+/* Prepares to sleep. Peers ring the process's doorbell, so only one last look remains. */
 static int shm_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
 {
     const struct shm_wire *wire = (const struct shm_wire *)handle;

@@ -1,11 +1,8 @@
-/* The drivers that are built in. A new one adds its line here.
+/* The drivers that are built in.
  *
  * Tested by tests/unit/transport/link/words_test.c. */
 #include "transport/link/table.h"
 
-const struct gyre_driver *const gyre_drivers[] = {
-    &gyre_driver_shm,
-    &gyre_driver_verbs,
-    &gyre_driver_tcp,
-    NULL,
-};
+#define ENTRY(name) &gyre_driver_##name,
+
+const struct gyre_driver *const gyre_drivers[] = {GYRE_DRIVERS(ENTRY) NULL};

@@ -1,5 +1,5 @@
-/* The words by which a user chooses how ranks reach each other: "auto", and the name of each driver
- * of the table. Every flag, variable and message takes the words from here. */
+/* The words by which a user chooses the links between ranks: "auto", and the name of each driver of
+ * the table. Every flag, variable and message takes the words from here. */
 #ifndef GYRE_TRANSPORT_LINK_WORDS_H
 #define GYRE_TRANSPORT_LINK_WORDS_H
 
@@ -8,10 +8,10 @@
 
 #define GYRE_LINK_WORDS_MOST 8
 
-/* "auto", then the drivers' names in the order of the alphabet. Returns how many. */
+/* Fills in "auto", then the drivers' names in the order of the alphabet. Returns their number. */
 int gyre_link_words(const char *words[GYRE_LINK_WORDS_MOST]);
 
-/* The same as text: "auto, shm, tcp or verbs". Returns `text`. */
+/* Writes the words as text: "auto, shm, tcp or verbs". Returns `text`. */
 const char *gyre_link_words_text(char *text, size_t size);
 
 /* Whether a word names a driver of mapped memory ("shm"), or one of messages ("tcp", "verbs");

@@ -1,14 +1,14 @@
 /* Addresses: one type (sockaddr_storage) for both families, zero where nothing is known.
  *
- * Which address should peers be given? In this order:
+ * The address that peers are given is the first that there is of these:
  *
  *     GYRE_INTERFACE names one            choose()
  *     the rendezvous went over one        getsockname(): the route to the root, proven by use
- *     rank 0 that nobody has reached yet  outward(): what the kernel's own routes prefer
+ *     rank 0 that nobody has reached yet  outward(): the one that the kernel's routes prefer
  *
  * choose() takes names, single addresses and CIDR blocks, because interface names differ between
- * machines of one job while its network does not. Link-local and tunnel addresses are never chosen
- * by themselves. */
+ * the machines of one job while its network does not. Link-local and tunnel addresses are never
+ * chosen by default. */
 #include "transport/net/address.h"
 
 #include "base/env.h"
@@ -33,7 +33,7 @@ static struct sockaddr_in6 *v6(const struct sockaddr_storage *address)
     return (struct sockaddr_in6 *)(uintptr_t)address;
 }
 
-/* The bare address: 4 bytes, 16 bytes, or none. */
+/* The bits of the address alone: 4 bytes, 16 bytes, or none. */
 static const uint8_t *bits_of(const struct sockaddr_storage *address, size_t *bytes)
 {
     *bytes = address->ss_family == AF_INET ? 4 : address->ss_family == AF_INET6 ? 16 : 0;
@@ -214,7 +214,7 @@ static bool same_prefix(const uint8_t *a, const uint8_t *b, unsigned bits)
     return !rest || !((a[bits / 8] ^ b[bits / 8]) >> (8 - rest));
 }
 
-/* Does `item`, an address or a block ("192.0.2.0/24"), hold `address`? */
+/* Whether `item`, an address or a block ("192.0.2.0/24"), holds `address`. */
 static bool block_holds(const char *item, const struct sockaddr_storage *address)
 {
     char text[INET6_ADDRSTRLEN + 4];
@@ -261,7 +261,7 @@ static bool find_item(const char *item, int family, const struct ifaddrs *list,
 
 #define NAMES_MAX 64
 
-/* The name of an interface that is nearest to an item of the list; NULL: none is near. */
+/* The interface name nearest to an item of the list; NULL: none is near. */
 static const char *nearest_name(const char *list, const struct ifaddrs *own)
 {
     const char *names[NAMES_MAX], *near = NULL;
@@ -295,7 +295,8 @@ static int choose_trouble(const char *list, const struct ifaddrs *own, struct gy
         list, near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "", all);
 }
 
-/* A block's prefix must fit its address, whichever item is taken in the end. */
+/* Checks an item of the list, whether or not it is chosen in the end: the prefix of a block must
+ * fit its address. */
 static int check_prefix(const char *list, const char *item, struct gyre_trouble *trouble)
 {
     char text[INET6_ADDRSTRLEN];
@@ -340,14 +341,15 @@ int gyre_address_choose(const char *list, int family, struct sockaddr_storage *o
     return status;
 }
 
-/* A datagram socket "connected" to a far address sends nothing and learns the source address that
- * the route prefers. */
+/* Finds the source address that the route to a far address prefers. A datagram socket learns it by
+ * "connecting", which sends nothing. */
 static bool routed(int family, struct sockaddr_storage *out)
 {
     struct sockaddr_storage far = {.ss_family = (sa_family_t)family};
     socklen_t length = sizeof *out;
     if (family == AF_INET)
-        v4(&far)->sin_addr.s_addr = htonl(0xc6336401); /* 198.51.100.1, of the documentation */
+        /* 198.51.100.1, an address for documentation */
+        v4(&far)->sin_addr.s_addr = htonl(0xc6336401);
     else
         inet_pton(AF_INET6, "2001:db8::1", &v6(&far)->sin6_addr);
     gyre_address_set_port(&far, 9);

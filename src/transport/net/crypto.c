@@ -1,12 +1,12 @@
 /* SHA-256 in its three uses, through OpenSSL 3's EVP interface.
  *
  *     sha256:  digest of public things (a job's name)
- *     hmac:    proof that the sender holds the key, without telling it
+ *     hmac:    proof that the sender holds the key, without telling the key
  *     hkdf:    one secret in, as many unrelated secrets out as there are purposes
  *
- * Every function has the same shape: make the context, feed it, finish, free; a failure at any
- * point leaves zeros in the output. The algorithm is fetched anew at each call: a handshake makes a
- * dozen calls, so a few microseconds do not count, and a cached handle would be a global with a
+ * Every function has the same shape: make the context, feed it, finish, free. A failure at any
+ * point leaves zeros in the output. Each call fetches the algorithm anew. A handshake makes a dozen
+ * calls, so a few microseconds do not count, and a cached handle would be a global with a
  * lifetime. */
 #include "transport/net/crypto.h"
 
@@ -84,7 +84,8 @@ static EVP_KDF_CTX *hkdf_context(void)
     return context;
 }
 
-/* OpenSSL reads these parameters and never writes them: its type merely has no const. */
+/* Makes a parameter. OpenSSL reads parameters and never writes them; their type merely lacks the
+ * const. */
 static OSSL_PARAM octets(const char *name, struct gyre_piece piece)
 {
     static char nothing;

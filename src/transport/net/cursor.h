@@ -1,9 +1,11 @@
-/* Reading and writing little-endian fields in bounded bytes.
+/* Reads and writes little-endian fields in bounded bytes.
  *
- * A cursor that would leave its bytes turns bad, moves no further and yields zeros: a parser reads
+ * A cursor that would leave its bytes turns bad, moves no further and yields zeros. A parser reads
  * all its fields and asks once at the end. So no length from a peer is ever trusted on the way. */
 #ifndef GYRE_TRANSPORT_NET_CURSOR_H
 #define GYRE_TRANSPORT_NET_CURSOR_H
+
+#include "base/printable.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,12 +17,13 @@ struct gyre_cursor {
     bool bad;
 };
 
+/* No bytes may be NULL. */
 static inline struct gyre_cursor gyre_cursor_over(void *bytes, size_t length)
 {
-    return (struct gyre_cursor){.at = bytes, .end = (uint8_t *)bytes + length};
+    return (struct gyre_cursor){.at = bytes, .end = length ? (uint8_t *)bytes + length : bytes};
 }
 
-/* The next `length` bytes, NULL if there are not so many. */
+/* The next `length` bytes; NULL: fewer are left. */
 static inline uint8_t *gyre_cursor_skip(struct gyre_cursor *cursor, size_t length)
 {
     uint8_t *at = cursor->at;
@@ -28,7 +31,8 @@ static inline uint8_t *gyre_cursor_skip(struct gyre_cursor *cursor, size_t lengt
         cursor->bad = true;
         return NULL;
     }
-    cursor->at += length;
+    if (length)
+        cursor->at += length;
     return at;
 }
 
@@ -66,7 +70,7 @@ static inline uint64_t gyre_get_u64(struct gyre_cursor *cursor, unsigned bytes)
     return value;
 }
 
-/* A string of at most size - 1 bytes, its length (2 bytes) before it. */
+/* Writes a string of at most size - 1 bytes, behind its length (2 bytes). */
 static inline void gyre_put_text(struct gyre_cursor *cursor, const char *text, size_t size)
 {
     size_t length = strnlen(text, size - 1);
@@ -74,7 +78,7 @@ static inline void gyre_put_text(struct gyre_cursor *cursor, const char *text, s
     gyre_put_bytes(cursor, text, length);
 }
 
-/* Always ends `text`; bytes that could play tricks on a terminal become '?'. */
+/* Reads a string, made printable with its lines. `text` always ends with a zero. */
 static inline void gyre_get_text(struct gyre_cursor *cursor, char *text, size_t size)
 {
     size_t length = (size_t)gyre_get_u64(cursor, 2);
@@ -84,9 +88,7 @@ static inline void gyre_get_text(struct gyre_cursor *cursor, char *text, size_t 
         length = 0;
     gyre_get_bytes(cursor, text, length);
     text[length] = '\0';
-    for (size_t i = 0; i < length; i++)
-        if ((unsigned char)text[i] < ' ' && text[i] != '\n')
-            text[i] = '?';
+    gyre_printable_lines(text);
 }
 
 #endif

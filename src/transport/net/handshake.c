@@ -1,18 +1,17 @@
-/* The handshake: M1, M2, M3 as one transcript that both sides write into.
+/* The handshake: M1, M2, M3 as one transcript that both sides write.
  *
- * Model. Both sides hold the same 256 bytes, of which each writes its own part and receives the
- * other's:
+ * Both sides hold the same 256 bytes. Each writes its own part and receives the other's:
  *
  *     0          128          224      256
  *     │ M1 hello │ M2 answer  │ M3     │
  *     └ client ──┴── server ──┴ client ┘
  *
- * A code always covers a label and everything before itself, so no message can stand for another,
- * be reflected to its sender or be moved to another conversation: the answer covers the fresh nonce
- * of the hello, the proof both.
+ * A code covers a label and everything before the code. So no message can stand for another, be
+ * reflected to its sender or be moved to another conversation: the answer covers the fresh nonce of
+ * the hello, the proof covers both nonces.
  *
- * Invariants. The server's output is empty until M1's code held. Received bytes never pass the end
- * of the message that is due, so what follows on the stream (records, payload) stays in the socket.
+ * The server's output is empty until M1's code was right. Received bytes never pass the end of the
+ * message that is due, so the bytes behind the handshake (records, payload) stay in the socket.
  * Codes are compared in constant time. */
 #include "transport/net/handshake.h"
 
@@ -114,7 +113,7 @@ static void read_answer(struct gyre_handshake *shake)
     shake->claimed = true;
 }
 
-/* Both nonces, C then S, salt the two directions' keys. */
+/* Derives the keys of the two directions. Both nonces, C then S, are the salt. */
 static int derive_keys(struct gyre_handshake *shake)
 {
     static const struct gyre_piece direction[2] = {{"gyre client to server", 21},
@@ -221,7 +220,8 @@ static int took_proof(struct gyre_handshake *shake)
                                                : fail_handshake(shake, GYRE_REFUSED);
 }
 
-/* M1 and M2 begin with the magic; a stranger is known by its first wrong byte. */
+/* Whether the bytes so far fit. M1 and M2 begin with the magic, so a stranger's first wrong byte is
+ * enough. */
 static bool magic_so_far(const struct gyre_handshake *shake)
 {
     size_t length = shake->have < sizeof magic ? shake->have : sizeof magic;
@@ -251,6 +251,12 @@ size_t gyre_handshake_output(const struct gyre_handshake *shake, const uint8_t *
 void gyre_handshake_sent(struct gyre_handshake *shake, size_t bytes)
 {
     shake->sent += bytes;
+}
+
+bool gyre_handshake_reached(const struct gyre_handshake *shake, uint32_t rank)
+{
+    return shake->state == GYRE_HANDSHAKE_PROVEN && shake->side == GYRE_HANDSHAKE_CLIENT &&
+           shake->theirs.rank == rank;
 }
 
 enum gyre_refusal_code gyre_handshake_judge(const struct gyre_handshake *shake)
@@ -317,35 +323,38 @@ static bool find_name(const char *text, const struct word *name, struct word *fo
     return false;
 }
 
-static void append_word(char *out, size_t size, const struct word *name, const struct word *here,
-                        const struct word *there)
+/* Who has which value is said with the first word; the others keep that order. */
+static void append_word(char *out, size_t size, const char *const who[2], const struct word *one,
+                        const struct word *two)
 {
-    static const struct word unset = {"unset", 0, 5};
     size_t used = strlen(out);
-    const struct word *side[2] = {here, there};
-    struct word value[2] = {unset, unset};
-    for (int i = 0; i < 2; i++)
-        if (side[i]) {
-            size_t skip = side[i]->name + (side[i]->name < side[i]->length);
-            value[i] = (struct word){side[i]->at + skip, 0, side[i]->length - skip};
-        }
-    snprintf(out + used, size - used, "%s%.*s: %.*s here, %.*s there", used ? "; " : "",
-             (int)name->name, name->at, (int)value[0].length, value[0].at, (int)value[1].length,
-             value[1].at);
+    bool first = !used;
+    const struct word *side[2] = {one, two}, *name = one ? one : two;
+    snprintf(out + used, size - used, "%s%.*s is", used ? "; " : "", (int)name->name, name->at);
+    for (int i = 0; i < 2; i++) {
+        static const struct word unset = {"unset", 0, 5};
+        const struct word *word = side[i] ? side[i] : &unset;
+        size_t skip = side[i] ? word->name + (word->name < word->length) : 0;
+        used = strlen(out);
+        snprintf(out + used, size - used, "%s %.*s%s%s", i ? " and" : "",
+                 (int)(word->length - skip), word->at + skip, first ? " on " : "",
+                 first ? who[i] : "");
+    }
 }
 
-void gyre_configuration_difference(const char *here, const char *there, char *out, size_t size)
+void gyre_configuration_difference(const char *const text[2], const char *const who[2], char *out,
+                                   size_t size)
 {
     struct word word, other;
     out[0] = '\0';
-    for (const char *text = here; next_word(&text, &word);)
-        if (!find_name(there, &word, &other))
-            append_word(out, size, &word, &word, NULL);
+    for (const char *rest = text[0]; next_word(&rest, &word);)
+        if (!find_name(text[1], &word, &other))
+            append_word(out, size, who, &word, NULL);
         else if (other.length != word.length || memcmp(other.at, word.at, word.length))
-            append_word(out, size, &word, &word, &other);
-    for (const char *text = there; next_word(&text, &word);)
-        if (!find_name(here, &word, &other))
-            append_word(out, size, &word, NULL, &word);
+            append_word(out, size, who, &word, &other);
+    for (const char *rest = text[1]; next_word(&rest, &word);)
+        if (!find_name(text[0], &word, &other))
+            append_word(out, size, who, NULL, &word);
     if (!out[0])
         snprintf(out, size, "their hashes differ, their texts do not");
 }

@@ -1,21 +1,41 @@
-/* The few socket calls that join makes, each with the options it must not be forgotten with.
+/* The socket calls of join, each with the options that it needs.
  *
- * Every descriptor is non-blocking and close-on-exec from birth. Ports from a range are tried in
+ * Every descriptor is non-blocking and close-on-exec from birth. Ports of a range are tried in
  * order, from a start that differs between processes, so that many ranks of one machine do not all
- * collide at its first port.
+ * collide at the first port.
  *
- * A path inside one machine has no bottleneck to find, and a congestion control that paces all the
- * same (BBR, where it is the system's default) pays a timer for every few segments. Reno never
- * paces, and every kernel has it. But a connection that began with a pacing control is paced for
- * ever, whatever is set later, so the choice is made before it begins: of a connection that is
- * made before connecting, and of those that come at the listener, which cannot know from where;
- * those from elsewhere get the system's own when they are accepted. */
+ * A path inside one machine has no bottleneck to find. A congestion control that paces all the same
+ * (BBR, where it is the system's default) pays a timer for every few segments. Reno never paces,
+ * and every kernel has it. A connection that began with a pacing control is paced for ever,
+ * whatever is set later. So a connection to this machine gets Reno before it connects. A listener
+ * cannot know where connections come from: it has Reno too, and a connection from another machine
+ * gets the system's control when it is accepted.
+ *
+ * An outage of the network that is shorter than the dead time is no failure. The kernel's pauses
+ * between retransmissions double, 0.2 s, 0.4, 0.8 …, so a network that comes back after 7 s would
+ * hear nothing before 12.6 s. TCP_RTO_MAX_MS bounds the pauses by a tenth of the dead time, from
+ * Linux 6.15 on. On older kernels an outage of up to 6 s of 10 is outlived.
+ *
+ * TCP_USER_TIMEOUT may count from a loss long ago: a network that goes down for 2.5 s and up for
+ * 2 s over and over ended connections whose peer had been heard a second before. So the kernel's
+ * limit is twice the dead time, and half an hour where the owner measures for itself: the watch
+ * measures silence, the tcp driver acknowledgements. Keepalive's probes obey the same limit. */
 #include "transport/net/socket.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <unistd.h>
+
+#ifndef TCP_RTO_MAX_MS
+#define TCP_RTO_MAX_MS 44 /* Linux 6.15 */
+#endif
+
+#define HELD_MS (30 * 60 * 1000)
 
 static void set(int fd, int level, int option, int value)
 {
@@ -27,7 +47,7 @@ static void forgo_pacing(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 }
 
-/* What a socket that nobody has told anything begins with. */
+/* Sets the congestion control with which a new socket begins. */
 static void take_the_systems_control(int fd, int family)
 {
     char name[16];
@@ -143,9 +163,9 @@ int gyre_socket_connected(int fd)
     return met_itself(fd) ? -ECONNREFUSED : 0;
 }
 
-static int at_least(int value, int least)
+static int limit(int value, int least, int most)
 {
-    return value < least ? least : value;
+    return value < least ? least : value > most ? most : value;
 }
 
 void gyre_socket_tune(int fd, int dead_time_ms)
@@ -154,10 +174,35 @@ void gyre_socket_tune(int fd, int dead_time_ms)
     set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
     if (dead_time_ms <= 0)
         return;
-    set(fd, IPPROTO_TCP, TCP_KEEPIDLE, at_least(dead_time_ms / 2000, 1));
-    set(fd, IPPROTO_TCP, TCP_KEEPINTVL, at_least(dead_time_ms / 6000, 1));
-    set(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
-    set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, dead_time_ms);
+    set(fd, IPPROTO_TCP, TCP_KEEPIDLE, limit(dead_time_ms / 2000, 1, 32767));
+    set(fd, IPPROTO_TCP, TCP_KEEPINTVL, limit(dead_time_ms / 6000, 1, 32767));
+    set(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, limit(dead_time_ms / 10, 1000, 120000));
+    set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 2 * limit(dead_time_ms, 1, INT_MAX / 2));
+}
+
+void gyre_socket_hold(int fd, int dead_time_ms)
+{
+    if (dead_time_ms > 0)
+        set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
+            limit(2 * limit(dead_time_ms, 1, INT_MAX / 2), HELD_MS, INT_MAX));
+}
+
+int gyre_socket_move(int fd, short direction, void *bytes, size_t length, uint64_t deadline_ns)
+{
+    char *at = bytes;
+    while (length) {
+        struct pollfd poll_fd = {.fd = fd, .events = direction};
+        uint64_t now = gyre_now_ns();
+        if (now >= deadline_ns || poll(&poll_fd, 1, (int)((deadline_ns - now) / GYRE_MS) + 1) == 0)
+            return GYRE_TIMED_OUT;
+        ssize_t count = direction == POLLIN ? recv(fd, at, length, MSG_DONTWAIT)
+                                            : send(fd, at, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR))
+            return GYRE_PEER_LOST;
+        at += count > 0 ? count : 0;
+        length -= (size_t)(count > 0 ? count : 0);
+    }
+    return 0;
 }
 
 void gyre_socket_drop(int fd)

@@ -1,13 +1,13 @@
-/* Conversations: bytes of a socket into handshake messages and records, and back.
+/* Conversations: the bytes of a socket become handshake messages and records, and back.
  *
  *     socket ─▶ handshake (M1, M2, M3) ─▶ record header ─▶ payload, code ─▶ the owner
  *
- * Each recv() asks for exactly what the current message still lacks. That costs two calls per
- * record and buys that the socket can be handed on at any record's end. The record number is part
- * of the code, so records cannot be repeated, dropped or reordered unseen; a length beyond the
- * limit ends the conversation before anything is allocated for it.
+ * Each recv() asks for exactly the bytes that the current message lacks. A record costs two calls,
+ * and in return the socket can be passed on at any record's end. The record number is part of the
+ * code, so a repeated, dropped or reordered record is noticed. A length beyond the limit ends the
+ * conversation before any memory is allocated for the record.
  *
- * Tested by tests/program/job/join_refused.c. */
+ * Tested by tests/unit/transport/net/talk_test.c and tests/program/job/join_refused.c. */
 #include "transport/net/talk.h"
 
 #include "transport/net/cursor.h"
@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -46,6 +47,23 @@ void gyre_talk_close(struct gyre_talk *talk)
     int fd = gyre_talk_take(talk);
     if (fd >= 0)
         close(fd);
+}
+
+static int derive_traffic_key(const uint8_t key[GYRE_KEY_BYTES], const char *purpose,
+                              uint8_t out[GYRE_TRAFFIC_KEY_BYTES])
+{
+    return gyre_hkdf_sha256((struct gyre_piece){key, GYRE_KEY_BYTES}, (struct gyre_piece){0},
+                            (struct gyre_piece){purpose, strlen(purpose)}, out,
+                            GYRE_TRAFFIC_KEY_BYTES);
+}
+
+int gyre_talk_keys(const struct gyre_talk *talk, const char *purpose,
+                   struct gyre_traffic_keys *keys)
+{
+    if (talk->shake.state != GYRE_HANDSHAKE_PROVEN)
+        return -EPERM;
+    int status = derive_traffic_key(talk->shake.key_out, purpose, keys->out);
+    return status ? status : derive_traffic_key(talk->shake.key_in, purpose, keys->in);
 }
 
 /* -- bytes ------------------------------------------------------------------------------------- */
@@ -149,7 +167,7 @@ int gyre_talk_say(struct gyre_talk *talk, uint16_t kind, const void *payload, si
     return status == GYRE_AGAIN ? 0 : status;
 }
 
-/* How long the record being received is, as far as is known. */
+/* The length of the record being received, as far as it is known. */
 static int record_length(const struct gyre_talk *talk, size_t *whole)
 {
     *whole = HEADER;
@@ -213,8 +231,7 @@ static int read_handshake(struct gyre_talk *talk, struct gyre_record *record)
 
 int gyre_talk_step(struct gyre_talk *talk, struct gyre_record *record)
 {
-    (void)gyre_talk_flush(
-        talk); /* a failure shows when reading, after what the other side said last */
+    (void)gyre_talk_flush(talk); /* a failure shows when reading, behind the peer's last record */
     if (talk->shake.state == GYRE_HANDSHAKE_PROVEN)
         return read_record(talk, record);
     int status = read_handshake(talk, record);

@@ -4,8 +4,8 @@
  *
  *     code = HMAC(direction's key, record's number, all before)
  *
- * Never reads beyond what the conversation itself consists of: when it ends, the socket can carry
- * anything else. Memory is allocated only after the proof. */
+ * A talk never reads beyond the conversation: when the talk ends, the socket can carry anything
+ * else. Memory is allocated only after the proof. */
 #ifndef GYRE_TRANSPORT_NET_TALK_H
 #define GYRE_TRANSPORT_NET_TALK_H
 
@@ -30,23 +30,27 @@ struct gyre_talk {
     size_t out_sent, out_have, out_size;
 };
 
-/* Takes `fd`. The handshake must have been started. */
+/* Opens a talk over `fd`, which it closes. The handshake must have been started. */
 void gyre_talk_open(struct gyre_talk *talk, int fd);
 void gyre_talk_close(struct gyre_talk *talk); /* closes the socket, wipes the keys */
-int gyre_talk_take(
-    struct gyre_talk *talk); /* ends the conversation, leaves its socket to the caller */
+int gyre_talk_take(struct gyre_talk *talk); /* ends the conversation; the caller gets the socket */
 
-/* Moves what can move. 0: *record is the next event: kind 0 when the proof has come about, else a
- * record. GYRE_AGAIN: nothing yet. -ECONNRESET: the other side hung up. GYRE_CORRUPT, GYRE_REFUSED
- * as in the handshake. Call until it does not return 0. */
+/* Derives keys for what the socket carries after the talk; `purpose` says what. Both ends get the
+ * same two keys. -EPERM before the proof; -EIO. */
+int gyre_talk_keys(const struct gyre_talk *talk, const char *purpose,
+                   struct gyre_traffic_keys *keys);
+
+/* Moves what can move. 0: *record is the next event: kind 0 for the proof, else a record.
+ * GYRE_AGAIN: no event yet. -ECONNRESET: the other side hung up. GYRE_CORRUPT, GYRE_REFUSED: as in
+ * the handshake. Call again while the talk returns 0. */
 int gyre_talk_step(struct gyre_talk *talk, struct gyre_record *record);
 
-/* Seals a record and sends as much as goes. Only after the proof. */
+/* Seals a record and sends as much as the socket takes. Only after the proof. */
 int gyre_talk_say(struct gyre_talk *talk, uint16_t kind, const void *payload, size_t length);
 
-/* Sends what goes. 0: all of it; GYRE_AGAIN: some is left; negative: it cannot be sent. */
+/* Sends as much as the socket takes. 0: everything was sent; GYRE_AGAIN: some is left; negative:
+ * the socket failed. */
 int gyre_talk_flush(struct gyre_talk *talk);
-bool gyre_talk_pending(
-    const struct gyre_talk *talk); /* something waits until the socket is writable */
+bool gyre_talk_pending(const struct gyre_talk *talk); /* bytes wait until the socket is writable */
 
 #endif

@@ -1,15 +1,15 @@
-/* Whether both ends mean the same operation.
+/* Compares the operations of both ends.
  *
  * Every message carries its operation's fingerprint; an operation is a (comm, sequence). While
  * anything of an operation is alive here (a post, a stored message, a note) one record holds its
- * fingerprint and counts who refers to it:
+ * fingerprint and counts the references:
  *
  *     posts (local) ──┐
  *                     ├──▶ { comm, sequence, fingerprint, local, remote }
  *     peer (remote) ──┘
  *
- * So a rank that called another operation is found by the first frame or post of it, also where no
- * name is equal. Who differs decides what it is: both ends, GYRE_MISMATCH; the peer from itself,
+ * So the first frame or post of another operation is noticed, also where no name is equal. The
+ * status depends on who differs: both ends from each other, GYRE_MISMATCH; the peer from itself,
  * GYRE_CORRUPT; this end from itself, GYRE_INVALID.
  *
  * Tested by tests/unit/transport/stream/ends_test.c. */
@@ -50,7 +50,7 @@ bool gyre_stream_differs(const struct gyre_stream *stream, const struct gyre_mat
     return known && known->slot.match.fingerprint != match->fingerprint;
 }
 
-/* A post whose fingerprint differs from the record's. */
+/* The status for a post whose fingerprint differs from the record's. */
 static int local_verdict(struct gyre_stream *stream, const struct gyre_match *match,
                          const struct gyre_agreement *known)
 {
@@ -68,7 +68,8 @@ struct gyre_agreement *gyre_stream_agree_join(struct gyre_stream *stream,
     struct gyre_agreement *known = gyre_table_find(&stream->agreements, &operation);
     if (!known) {
         known =
-            gyre_table_take(&stream->agreements, &operation); /* one per mention: never exhausted */
+            /* One per reference: never exhausted. */
+            gyre_table_take(&stream->agreements, &operation);
         gyre_table_insert(&stream->agreements, known);
     } else if (known->slot.match.fingerprint != match->fingerprint) {
         *status =

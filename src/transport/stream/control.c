@@ -1,5 +1,5 @@
-/* What the peer says besides messages. Each frame here is whole and its sum proved, so it is
- * believed, but only as far as the protocol allows: an honest peer has a bounded number of
+/* Acts on the peer's control frames. Each frame here is whole and its sum is proved, so it is
+ * believed, but only as far as the protocol allows. An honest peer has a bounded number of
  * questions and grants open, gives back no more credit than it was charged, and speaks only of
  * messages that exist.
  *
@@ -12,6 +12,7 @@
  *     POINT   the message lies in the peer's memory: fetch() copies it
  *     TAKEN   the peer has copied the message; the send ends
  *     BYE     everything that waits for the peer ends
+ *     BLANK   nothing
  *
  * Tested by tests/unit/transport/stream/ends_test.c. */
 #include "transport/stream/inside.h"
@@ -25,7 +26,7 @@ static uint64_t control_length(const struct gyre_incoming *in)
     return gyre_get64(in->control);
 }
 
-/* Reads what a PLACE says beside its length; *placed is false for other frames. */
+/* Reads the fields that a PLACE has behind its length; *placed is false for other frames. */
 static void read_remote_place(const struct gyre_stream *stream, bool *placed, uint32_t *number,
                               struct gyre_remote_place *place)
 {
@@ -39,8 +40,8 @@ static void read_remote_place(const struct gyre_stream *stream, bool *placed, ui
         place->key[i] = gyre_get32(at + 20 + 4 * i);
 }
 
-/* Keeps what the peer has said until the post of that name comes. An honest peer has at most as
- * many notes open as there are records. */
+/* Keeps a GRANT or an ASK until the post of that name comes. An honest peer has at most as many
+ * notes open as there are records. */
 static int keep_note(struct gyre_stream *stream, struct gyre_table *notes, uint64_t length)
 {
     int status = GYRE_CORRUPT;
@@ -84,7 +85,7 @@ static int heard_grant(struct gyre_stream *stream, const struct gyre_match *matc
         return status;
     }
     struct gyre_send *send = gyre_table_find(&stream->sends, match);
-    while (send && send->state == GYRE_SEND_POINTED) { /* that one has its grant */
+    while (send && send->state == GYRE_SEND_POINTED) { /* a pointed send has its grant */
         send = gyre_table_next(send, match);
     }
     if (!send) {
@@ -149,7 +150,7 @@ static int heard_void(struct gyre_stream *stream, const struct gyre_match *match
     return 0;
 }
 
-/* Receives that are still open, and long messages that were not granted, can never be served. */
+/* Ends receives that are still open and long messages without a grant: nothing can serve them. */
 void gyre_stream_hear_nothing_more(struct gyre_stream *stream)
 {
     struct gyre_receive *receive;
@@ -183,7 +184,7 @@ int gyre_stream_hear(struct gyre_stream *stream)
     case GYRE_FRAME_GRANT:
         return heard_grant(stream, match);
     case GYRE_FRAME_PLACE:
-        return stream->remote_write ? heard_grant(stream, match) : GYRE_CORRUPT;
+        return stream->places_most ? heard_grant(stream, match) : GYRE_CORRUPT;
     case GYRE_FRAME_RECALL:
         return heard_recall(stream, match);
     case GYRE_FRAME_SPARED:
@@ -200,6 +201,8 @@ int gyre_stream_hear(struct gyre_stream *stream)
         return gyre_stream_heard_point(stream, match);
     case GYRE_FRAME_TAKEN:
         return gyre_stream_heard_taken(stream, match);
+    case GYRE_FRAME_BLANK:
+        return stream->seal_in ? 0 : GYRE_CORRUPT;
     default:
         return GYRE_CORRUPT;
     }

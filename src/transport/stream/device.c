@@ -1,20 +1,20 @@
 /* Long messages from and into memory that the CPU cannot touch; the copy queue copies them.
  *
  *     the sender's lies in      the receiver's in
- *     a region that is away     a device, or the host    POINT ─▶ one copy from there ─▶ TAKEN
+ *     a region on a device      a device, or the host    POINT ─▶ one copy from there ─▶ TAKEN
  *     a region of the host's    a device                 POINT ─▶ one copy from there ─▶ TAKEN
  *     the host                  a device                 pieces ─▶ staged in ─▶ a copy from there
  *
- *     what the carrier reaches  what it reaches          PLACE (remote_write.c)
- *     what the carrier reaches  anything else            GRANT ─▶ staged out ─▶ pieces
+ *     registered memory         registered memory        PLACE (remote_write.c)
+ *     registered memory         anything else            GRANT ─▶ staged out ─▶ pieces
  *
- * Copies are posted by fetch() and looked at by the next ones: nobody waits for a device, and
- * nothing is said to have been read before it has. A copy between two devices' memories is one
- * post. One that the host's memory takes part in is cut up, since a driver may make it while it is
- * posted.
+ * fetch() posts copies, and later calls look at them: no thread waits for a device, and no message
+ * counts as read before the device has read it. A copy between two devices' memories is one post. A
+ * copy from or to host memory is cut up, because a driver may make the copy inside the post.
  *
- * A post whose buffer a copy may use is past recall, and ends when that is over; a stream that
- * fails waits for it. Where the sender has freed the region meanwhile, the stream fails. */
+ * A post whose buffer a copy may use cannot be withdrawn: it ends when the copy is over, and a
+ * stream that fails waits for the copy. Where the sender has freed the region meanwhile, the stream
+ * fails. */
 #include "transport/stream/inside.h"
 
 #include "transport/memory/copy_queue.h"
@@ -22,7 +22,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define COPY_BYTES (1u << 20) /* posted at a time, of copies that use the host's memory */
+#define COPY_BYTES (1u << 20) /* posted at a time, of a copy from or to host memory */
 
 bool gyre_stream_is_on_device(const struct gyre_stream *stream, const void *memory, uint64_t length)
 {
@@ -35,6 +35,14 @@ uint32_t gyre_stream_locate_on_device(const struct gyre_stream *stream, const vo
     return stream->lookup
                ? gyre_lookup_locate(stream->lookup, GYRE_MEMORY_CUDA, memory, length, true, offset)
                : 0;
+}
+
+bool gyre_stream_carries(const struct gyre_stream *stream, const void *memory, uint64_t length,
+                         bool send)
+{
+    uint64_t offset;
+    return gyre_stream_is_on_device(stream, memory, length) &&
+           (!send || gyre_stream_locate_on_device(stream, memory, length, &offset));
 }
 
 /* -- pieces ------------------------------------------------------------------------------------ */
@@ -147,7 +155,7 @@ static int end_staging(struct gyre_stream *stream, struct gyre_send *send)
     return 1;
 }
 
-/* One send at a time. */
+/* Moves the first of the sends that are staged. One is staged at a time. */
 int gyre_stream_run_staging(struct gyre_stream *stream)
 {
     struct gyre_send *send;

@@ -48,6 +48,7 @@ static bool length_fits(uint32_t kind, uint32_t length)
     case GYRE_FRAME_CREDIT:
     case GYRE_FRAME_BYE:
     case GYRE_FRAME_VOID:
+    case GYRE_FRAME_BLANK:
         return length == 0;
     default:
         return false;
@@ -93,11 +94,4 @@ int gyre_frame_decode(const uint8_t in[GYRE_FRAME_BYTES], struct gyre_frame *fra
                                            .fingerprint = gyre_get64(in + AT_FINGERPRINT)},
                                  .crc = gyre_get32(in + AT_CRC)};
     return 0;
-}
-
-bool gyre_frame_verify(const uint8_t in[GYRE_FRAME_BYTES], uint32_t payload_crc,
-                       uint32_t payload_length)
-{
-    return gyre_crc32c_combine(gyre_frame_sum(in), payload_crc, payload_length) ==
-           gyre_get32(in + AT_CRC);
 }

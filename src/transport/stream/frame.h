@@ -6,41 +6,57 @@
  *
  * Little endian. The top 4 bits of `length` are the kind, the next 4 are zero, the low 24 the
  * payload's bytes. crc is the CRC-32C of the first 28 bytes followed by the payload (of the 28
- * bytes alone between ends that agreed to skip it). */
+ * bytes alone between ends that agreed to skip it).
+ *
+ * Between ends that share keys (transport/seal/seal.h) a tag of 16 bytes stands behind the header,
+ * of the header and the payload, and the crc is of the 28 bytes alone. */
 #ifndef GYRE_TRANSPORT_STREAM_FRAME_H
 #define GYRE_TRANSPORT_STREAM_FRAME_H
 
+#include "transport/seal/seal.h"
 #include "transport/stream/match.h"
 
 #include <stddef.h>
 
 #define GYRE_FRAME_BYTES       32
+#define GYRE_FRAME_HEAD_MOST   (GYRE_FRAME_BYTES + GYRE_SEAL_TAG_BYTES)
 #define GYRE_FRAME_PAYLOAD_MAX (256u * 1024) /* a longer message is several frames, in order */
-#define GYRE_EAGER_MAX         (16u * 1024)  /* a longer message waits for a GRANT */
-#define GYRE_EAGER_MOST        (64u * 1024)  /* the same limit of a stream, at most */
-#define GYRE_UNEXPECTED_TIMES  4u            /* the store per peer, in longest eager messages */
+/* The default limit of a message that waits for no GRANT. */
+#define GYRE_EAGER_MAX         (16u * 1024)
+#define GYRE_EAGER_MOST        (64u * 1024) /* the greatest such limit of a stream */
+#define GYRE_UNEXPECTED_TIMES  4u           /* the peer's store, in messages of that limit */
 #define GYRE_UNEXPECTED_BYTES  (GYRE_UNEXPECTED_TIMES * GYRE_EAGER_MAX)
-#define GYRE_UNEXPECTED_CHARGE 64u /* each counts its payload plus this */
+#define GYRE_UNEXPECTED_CHARGE 64u /* added to the payload of each message in the store */
 
 enum gyre_frame_kind {
     GYRE_FRAME_DATA = 1,   /* a whole message that waits for no GRANT, charged to the store */
-    GYRE_FRAME_GRANT = 2,  /* the named message may come now; payload: its length, 8 bytes */
+    GYRE_FRAME_GRANT = 2,  /* the named message may come; payload: its length, 8 bytes */
     GYRE_FRAME_CREDIT = 3, /* `sequence` is the running total of store bytes given back */
-    GYRE_FRAME_BYE = 4,    /* no message follows any more; grants, credits and withdrawals may */
+    GYRE_FRAME_BYE = 4,    /* no message follows; grants, credits and withdrawals may */
     GYRE_FRAME_ASK = 5,    /* the named message waits for its grant; payload: its length, 8 bytes */
     GYRE_FRAME_PIECE = 6,  /* of a granted message: in order, full but for the last */
     GYRE_FRAME_VOID = 7,   /* the rest of a granted message was withdrawn and will not come */
     GYRE_FRAME_POINT = 8,  /* a granted message lies in memory that both ends see; payload: its
                               region and the offset there, 8 bytes each */
-    GYRE_FRAME_TAKEN = 9,  /* the message that was pointed at has been read */
-    GYRE_FRAME_PLACE = 10, /* a GRANT, and where the message may be written; payload: its length,
-                              the address, 8 bytes each; a number, and four keys, 4 each */
+    GYRE_FRAME_TAKEN = 9,  /* the pointed message has been read */
+    /* A GRANT that says where the message may be written; payload: its length, the address, 8 bytes
+     * each; a number, and four keys, 4 each. */
+    GYRE_FRAME_PLACE = 10,
     GYRE_FRAME_RECALL = 11, /* the named message shall not be written to its place any more */
-    GYRE_FRAME_SPARED = 12  /* the answer: the recalled message will come in pieces */
+    GYRE_FRAME_SPARED = 12, /* agrees to a RECALL: the message will come in pieces */
+    GYRE_FRAME_BLANK = 13   /* nothing: has the number of a frame that was withdrawn unsent */
+};
+
+/* What a PLACE says of memory: its address, and a key for each of several ways to it, as the
+ * carriers name them. */
+#define GYRE_REMOTE_WRITE_KEYS 4
+struct gyre_remote_place {
+    uint64_t address;
+    uint32_t key[GYRE_REMOTE_WRITE_KEYS];
 };
 
 #define GYRE_FRAME_PLACE_BYTES 36u
-#define GYRE_FRAME_CONTROL_MAX GYRE_FRAME_PLACE_BYTES /* payload of frames that are no message */
+#define GYRE_FRAME_CONTROL_MAX GYRE_FRAME_PLACE_BYTES /* payload of a control frame, at most */
 
 struct gyre_frame {
     enum gyre_frame_kind kind;
@@ -50,15 +66,12 @@ struct gyre_frame {
     uint32_t crc;
 };
 
-/* Pure. encode() computes the sum over header and `payload` (over the header alone when it is
- * NULL). decode() checks kind and limits only and returns 0 or GYRE_CORRUPT; verify() checks the
- * sum, given the CRC of the payload alone; a reader that goes on from sum() with each piece of
- * payload ends at frame.crc and needs no verify(). */
+/* The functions are pure. encode() computes the sum over header and `payload` (NULL: over the
+ * header alone). decode() checks kind and limits only and returns 0 or GYRE_CORRUPT. A
+ * reader goes on from sum() with each piece of payload and must end at frame.crc. */
 void gyre_frame_encode(const struct gyre_frame *frame, const void *payload,
                        uint8_t out[GYRE_FRAME_BYTES]);
 int gyre_frame_decode(const uint8_t in[GYRE_FRAME_BYTES], struct gyre_frame *frame);
 uint32_t gyre_frame_sum(const uint8_t in[GYRE_FRAME_BYTES]); /* of the first 28 bytes */
-bool gyre_frame_verify(const uint8_t in[GYRE_FRAME_BYTES], uint32_t payload_crc,
-                       uint32_t payload_length);
 
 #endif

@@ -1,21 +1,23 @@
-/* From bytes to messages. Two places receive bytes, and the carrier is given both at once:
+/* From bytes to messages. Bytes are received in two places, and the carrier gets both at once:
  *
  *                    ┌─────────────────────── rest of the current payload, in the user's own buffer
  *      target() = { [0], [1] }
  *                         └─────────────────── read-ahead: the next header and what follows it
  *
- * so one system call ends a piece of a long message, in place, and brings the next header. Bytes
- * that landed in read-ahead are parsed and copied on; all of them are used up before read()
- * returns, but for the start of a header.
+ * So one system call ends a piece of a long message, in place, and brings the next header. Bytes in
+ * read-ahead are parsed and copied on; all of them are used up before read() returns, except the
+ * start of a header.
  *
  *      header ─▶ where does its payload belong? ─▶ payload, summed as it comes ─▶ sum? ─▶ act
  *
+ * With keys the sum is a tag, and an encrypted payload is decrypted as it comes.
+ *
  * A carrier whose bytes lie in memory already feeds them from there.
  *
- * A header is believed only as far as its length, and as the place of its payload, before the sum
- * is proved: what goes wrong about names or fingerprints is kept as a verdict, so that a flipped
- * bit is told as GYRE_CORRUPT and not as a MISMATCH. What no honest sum could excuse (a message
- * beyond the credit, a piece that was not granted) fails at once.
+ * Before the sum is proved, a header is believed only as far as its length and the place of its
+ * payload. A wrong name or fingerprint becomes a pending status, so that a flipped bit is told as
+ * GYRE_CORRUPT and not as GYRE_MISMATCH. A fault that no honest sum could excuse (a message beyond
+ * the credit, a piece that was not granted) fails at once.
  *
  * Tested by tests/unit/transport/stream/stream_test.c. */
 #include "transport/stream/inside.h"
@@ -29,8 +31,7 @@
 
 /* -- a whole message, of the sender's own accord ----------------------------------------------- */
 
-/* The receive that a DATA frame is for, NULL if none is posted yet; differing ends are the verdict.
- */
+/* The receive of a DATA frame; NULL: none is posted yet. Ends that differ set *pending_status. */
 static struct gyre_receive *receive_for(struct gyre_stream *stream, const struct gyre_frame *frame,
                                         int *pending_status)
 {
@@ -63,12 +64,14 @@ static int open_data(struct gyre_stream *stream)
     } else {
         in->where = GYRE_IN_STORE;
         in->stored = gyre_table_take(&stream->stored,
-                                     &in->frame.match); /* as many as charges fit in the store */
+                                     /* Never exhausted: the store's charges allow no more
+                                      * messages. */
+                                     &in->frame.match);
     }
     return 0;
 }
 
-/* Files a message that is whole. Its receive may have been posted while it came. */
+/* Files a whole message. Its receive may have been posted while the message came. */
 static int file_stored(struct gyre_stream *stream, struct gyre_stored *stored)
 {
     int status = 0;
@@ -155,6 +158,10 @@ static int open_frame(struct gyre_stream *stream, const uint8_t *header)
         return GYRE_CORRUPT;
     }
     in->crc = gyre_frame_sum(header);
+    if (stream->seal_in) {
+        memcpy(in->tag, header + GYRE_FRAME_BYTES, sizeof in->tag);
+        gyre_seal_begin(stream->seal_in, header, GYRE_FRAME_BYTES);
+    }
     in->left = in->frame.length;
     in->pending_status = 0;
     in->receive = NULL;
@@ -184,7 +191,8 @@ static int act(struct gyre_stream *stream)
 static int close_frame(struct gyre_stream *stream)
 {
     struct gyre_incoming *in = &stream->in;
-    if (in->crc != in->frame.crc) {
+    if (in->crc != in->frame.crc ||
+        (stream->seal_in && !gyre_seal_matches(stream->seal_in, in->tag))) {
         return GYRE_CORRUPT;
     }
     int status = in->pending_status ? in->pending_status : act(stream);
@@ -201,13 +209,29 @@ static void sum_payload(struct gyre_stream *stream, const uint8_t *bytes, size_t
     stream->in.left -= (uint32_t)length;
 }
 
+/* As put_payload() with keys, where `bytes` lie in read-ahead. What goes to the store is decrypted
+ * in place. */
+static void put_sealed(struct gyre_stream *stream, uint8_t *bytes, uint32_t length)
+{
+    struct gyre_incoming *in = &stream->in;
+    uint8_t *to = in->where == GYRE_IN_BUFFER    ? in->at
+                  : in->where == GYRE_IN_CONTROL ? in->control + (in->frame.length - in->left)
+                                                 : bytes;
+    gyre_seal_take(stream->seal_in, bytes, to, length);
+    if (in->where == GYRE_IN_BUFFER)
+        in->at += length;
+    if (in->where == GYRE_IN_STORE)
+        gyre_store_append(&stream->store, &in->stored->parcel, bytes, length);
+    in->left -= length;
+}
+
 static void put_payload(struct gyre_stream *stream, const uint8_t *bytes, uint32_t length)
 {
     struct gyre_incoming *in = &stream->in;
     switch (in->where) {
     case GYRE_IN_BUFFER:
         gyre_copy(in->at, bytes, length);
-        bytes = in->at; /* what is summed is what is kept */
+        bytes = in->at; /* the sum covers the bytes that are kept */
         in->at += length;
         break;
     case GYRE_IN_STORE:
@@ -223,22 +247,25 @@ static void put_payload(struct gyre_stream *stream, const uint8_t *bytes, uint32
     sum_payload(stream, bytes, length);
 }
 
-/* Uses up to `length` bytes; *used says how many. 0 used: they are the start of a header. */
-static int digest(struct gyre_stream *stream, const uint8_t *bytes, uint32_t length, uint32_t *used)
+/* Uses up to `length` bytes; *used becomes their number. 0: the bytes are the start of a header. */
+static int digest(struct gyre_stream *stream, uint8_t *bytes, uint32_t length, uint32_t *used)
 {
     struct gyre_incoming *in = &stream->in;
     int status = 0;
     *used = 0;
     if (in->where == GYRE_IN_HEADER) {
-        if (length < GYRE_FRAME_BYTES) {
+        if (length < stream->head) {
             return 0;
         }
-        *used = GYRE_FRAME_BYTES;
+        *used = stream->head;
         status = open_frame(stream, bytes);
     }
     uint32_t part = length - *used < in->left ? length - *used : in->left;
     if (!status && part > 0) {
-        put_payload(stream, bytes + *used, part);
+        if (stream->seal_in)
+            put_sealed(stream, bytes + *used, part);
+        else
+            put_payload(stream, bytes + *used, part);
         *used += part;
     }
     return status || in->left > 0 ? status : close_frame(stream);
@@ -265,8 +292,8 @@ static bool lands_in_buffer(const struct gyre_incoming *in)
     return in->where == GYRE_IN_BUFFER && in->left > 0;
 }
 
-/* Behind a piece that is not the last comes another header, and then payload that should land in
- * place. */
+/* Whether this piece is not the last: behind it come another header, and payload that should land
+ * in place. */
 static bool more_pieces_follow(const struct gyre_incoming *in)
 {
     return in->frame.kind == GYRE_FRAME_PIECE &&
@@ -281,16 +308,18 @@ int gyre_stream_target(struct gyre_stream *stream, struct iovec iov[2])
         return 1;
     }
     iov[0] = (struct iovec){in->at, in->left};
-    iov[1] = (struct iovec){in->ahead,
-                            more_pieces_follow(in) ? GYRE_FRAME_BYTES : GYRE_STREAM_AHEAD_BYTES};
+    iov[1] =
+        (struct iovec){in->ahead, more_pieces_follow(in) ? stream->head : GYRE_STREAM_AHEAD_BYTES};
     return 2;
 }
 
 static int landed(struct gyre_stream *stream, uint32_t length)
 {
     struct gyre_incoming *in = &stream->in;
-    const uint8_t *bytes = in->at;
+    uint8_t *bytes = in->at;
     in->at += length;
+    if (stream->seal_in)
+        gyre_seal_take(stream->seal_in, bytes, bytes, length);
     sum_payload(stream, bytes, length);
     return in->left > 0 ? 0 : close_frame(stream);
 }
@@ -330,10 +359,9 @@ bool gyre_stream_read_now(struct gyre_stream *stream, size_t bytes, const struct
     struct gyre_incoming *in = &stream->in;
     assert(gyre_stream_awaits_frame(stream) && bytes <= GYRE_STREAM_AHEAD_BYTES - in->have);
     in->have += (uint32_t)bytes;
-    bool came = gyre_stream_is_next(stream, match, length);
+    bool came = gyre_stream_take_next(stream, match, data, length);
     if (came) {
-        uint32_t used = GYRE_FRAME_BYTES + (uint32_t)length;
-        gyre_copy(data, in->ahead + GYRE_FRAME_BYTES, length);
+        uint32_t used = stream->head + (uint32_t)length;
         in->have -= used;
         memmove(in->ahead, in->ahead + used, in->have);
     }
@@ -341,7 +369,7 @@ bool gyre_stream_read_now(struct gyre_stream *stream, size_t bytes, const struct
     return came;
 }
 
-/* A header is copied before it is looked at, since the peer might write there still. */
+/* Copies a header before looking at it, because the peer might still write there. */
 static int feed_header(struct gyre_stream *stream, const uint8_t *bytes, uint32_t part)
 {
     struct gyre_incoming *in = &stream->in;
@@ -364,6 +392,7 @@ int gyre_stream_feed(struct gyre_stream *stream, const uint8_t *bytes, size_t le
 {
     struct gyre_incoming *in = &stream->in;
     int status = stream->status;
+    assert(!stream->seal_in && "a carrier that feeds has no keys");
     while (length > 0 && !status) {
         bool header = in->where == GYRE_IN_HEADER;
         uint32_t most = header ? GYRE_FRAME_BYTES - in->have : in->left;

@@ -17,36 +17,41 @@
 #ifndef GYRE_TRANSPORT_STREAM_INSIDE_H
 #define GYRE_TRANSPORT_STREAM_INSIDE_H
 
+#include "transport/seal/cipher_ring.h"
 #include "transport/stream/frame.h"
 #include "transport/stream/records.h"
 #include "transport/stream/store.h"
 #include "transport/stream/stream.h"
 #include "transport/stream/table.h"
 
-#define GYRE_STREAM_AHEAD_BYTES   (16u * 1024) /* read-ahead: what follows the payload being read */
-#define GYRE_STREAM_STAGE_BYTES   (8u * 1024)  /* headers, and payloads that are cheaper copied */
-#define GYRE_STREAM_INLINE_MAX    256u         /* such payloads */
-#define GYRE_STREAM_OFFERS        64u          /* frames offered, not yet written; a power of two */
-#define GYRE_STREAM_OFFER_BYTES   (512u * 1024) /* enough offered: summed, and still in the cache */
-#define GYRE_STREAM_BURST         32u           /* eager frames in a row if a long one could move */
-#define GYRE_STREAM_ASKS          16u           /* ASK frames in one gather */
-#define GYRE_STREAM_CREDIT_BESIDE 4u            /* of a store, owed: told beside other frames */
-#define GYRE_STREAM_CREDIT_ALONE  2u            /* the same: told in any case */
+#define GYRE_STREAM_AHEAD_BYTES (16u * 1024) /* read-ahead: bytes behind the payload being read */
+#define GYRE_STREAM_STAGE_BYTES (8u * 1024)  /* headers, and payloads that are cheaper copied */
+#define GYRE_STREAM_INLINE_MAX  256u         /* a payload that is cheaper copied, at most */
+#define GYRE_STREAM_OFFERS      64u          /* frames offered, not yet written; a power of two */
+/* Offered bytes that are enough: summed, and still in the cache. */
+#define GYRE_STREAM_OFFER_BYTES   (512u * 1024)
+#define GYRE_STREAM_BURST         32u /* eager frames in a row if a long one could move */
+#define GYRE_STREAM_ASKS          16u /* ASK frames in one gather */
+#define GYRE_STREAM_CREDIT_BESIDE 4u  /* of a store, owed: told beside other frames */
+#define GYRE_STREAM_CREDIT_ALONE  2u  /* of a store, owed: told in any case */
+#define GYRE_STREAM_CIPHER_BYTES  (4 * GYRE_FRAME_PAYLOAD_MAX) /* encrypted, not yet written */
 #define GYRE_STREAM_PATIENCE      256u /* idle gathers before a long send asks for a grant */
 
-struct gyre_offer { /* one frame on its way out: what is left of it */
+struct gyre_offer { /* one frame on its way out: the part that is left */
     const uint8_t *head, *body;
     uint32_t head_left, body_left;
     enum gyre_frame_kind kind;
     struct gyre_send *send; /* NULL for control frames */
-    bool last;              /* frame of the message */
+    bool last;              /* the last frame of its message */
     bool begun;             /* some of it was written */
+    uint64_t number;        /* with keys: of the frame */
+    uint32_t cipher_end;    /* of body in out.cipher; 0: body is borrowed, or there is none */
 };
 
 struct gyre_outgoing {
     struct gyre_queue eager, patient, granted, voids; /* of gyre_send */
     struct gyre_queue points;                         /* of gyre_send too */
-    struct gyre_queue remote_writes, staging;         /* likewise */
+    struct gyre_queue remote_writes, staging;         /* of gyre_send too */
     struct gyre_queue grants, taken_notices, recalls; /* of gyre_receive */
     struct gyre_queue spared;                         /* of gyre_note */
     struct gyre_offer offer[GYRE_STREAM_OFFERS];
@@ -56,11 +61,12 @@ struct gyre_outgoing {
     uint32_t unframed; /* live sends that are not yet wholly in offers */
     size_t offered;    /* bytes in offers */
     uint8_t *torn;     /* copy of the half-written frame of a withdrawn send */
-    bool begun;        /* a message without a post is half written, and its send() will follow: */
+    bool begun;        /* a message without a post is half written, and its send() will follow */
     struct gyre_match begun_match;
-    struct gyre_offer *begun_rest; /* NULL: written meanwhile */
+    struct gyre_offer *begun_rest; /* the rest of that message; NULL: written meanwhile */
     bool bye_asked, bye_framed, bye_said;
     uint8_t *stage;
+    struct gyre_cipher_ring cipher;
 };
 
 enum gyre_where { GYRE_IN_HEADER, GYRE_IN_BUFFER, GYRE_IN_STORE, GYRE_IN_CONTROL, GYRE_IN_VOID };
@@ -70,19 +76,20 @@ struct gyre_incoming {
     struct gyre_frame frame;
     uint32_t left; /* payload bytes to come */
     uint32_t crc;
-    int pending_status;           /* fails the stream once the frame's sum has proved it true */
-    uint8_t *at;                  /* GYRE_IN_BUFFER */
-    struct gyre_receive *receive; /* it is for; NULL: none */
-    struct gyre_stored *stored;   /* GYRE_IN_STORE */
-    struct gyre_queue points;     /* of gyre_receive: the peer has told where they lie */
-    struct gyre_queue copying_receives; /* likewise: the copy queue copies them */
+    uint8_t tag[GYRE_SEAL_TAG_BYTES]; /* with keys */
+    int pending_status;               /* fails the stream once the frame's sum has proved it true */
+    uint8_t *at;                      /* GYRE_IN_BUFFER */
+    struct gyre_receive *receive;     /* the payload's; NULL: none */
+    struct gyre_stored *stored;       /* GYRE_IN_STORE */
+    struct gyre_queue points;         /* of gyre_receive: the peer has pointed at their messages */
+    struct gyre_queue copying_receives; /* of gyre_receive: the copy queue copies their messages */
     uint8_t control[GYRE_FRAME_CONTROL_MAX];
     uint32_t have; /* bytes in ahead: the start of a header */
     bool bye_heard;
     uint8_t *ahead;
 };
 
-struct gyre_credit { /* running totals */
+struct gyre_credit { /* running totals of bytes */
     /* As sender: charged here, given back by the peer. */
     uint64_t spent, returned;
 
@@ -99,12 +106,14 @@ struct gyre_stream {
     int status;
     uint16_t epoch;
     bool checksum;
-    uint32_t eager, unexpected; /* bytes: the longest message, and all of them, that come unasked */
+    uint32_t head;                        /* bytes before each payload */
+    struct gyre_seal *seal_out, *seal_in; /* NULL: no keys */
+    /* Bytes of the longest message that comes without a grant, and of all of them. */
+    uint32_t eager, unexpected;
     uint32_t peer;
     struct gyre_memory_lookup *lookup;
-    const struct gyre_remote_write *remote_write;
     struct gyre_copy_queue *copy_queue;
-    uint32_t places;                         /* that the peer holds */
+    uint32_t places, places_most;            /* places that the peer holds, and may hold */
     uint32_t posts, sends_out, receives_out; /* posts whose completion was not fetched yet */
     struct gyre_table receives, sends, stored, grants, asks, agreements;
     struct gyre_credit credit;
@@ -114,7 +123,6 @@ struct gyre_stream {
     uint32_t done_mask, done_first, done_end;
     struct gyre_match mine;
     uint64_t theirs;
-    size_t footprint;
     struct gyre_store store;
 };
 
@@ -130,21 +138,21 @@ static inline bool gyre_stream_has_credit(const struct gyre_stream *stream, uint
     return credit->spent - credit->returned + length + GYRE_UNEXPECTED_CHARGE <= stream->unexpected;
 }
 
-/* agree.c. One record per operation that is mentioned here, with its fingerprint. */
+/* agree.c. One record per operation that this end refers to, with its fingerprint. */
 
 /* Whether an operation of that name is known here with another fingerprint. */
 bool gyre_stream_differs(const struct gyre_stream *stream, const struct gyre_match *match);
 
-/* Whether a frame of the peer fits what is known here: 0, GYRE_MISMATCH (recorded by disagree()) or
- * GYRE_CORRUPT. */
+/* Checks a frame of the peer against this end's knowledge: 0, GYRE_MISMATCH (recorded by
+ * disagree()) or GYRE_CORRUPT. */
 int gyre_stream_agree_check(struct gyre_stream *stream, const struct gyre_match *match);
 
-/* Adds a mention, local or remote. Returns the operation's record; NULL: *status says why not. */
+/* Adds a reference, local or remote. Returns the operation's record; NULL: *status says why not. */
 struct gyre_agreement *gyre_stream_agree_join(struct gyre_stream *stream,
                                               const struct gyre_match *match, bool remote,
                                               int *status);
 
-/* Takes a mention back. */
+/* Drops a reference. */
 void gyre_stream_agree_leave(struct gyre_stream *stream, struct gyre_agreement *agreement,
                              bool remote);
 
@@ -163,15 +171,23 @@ struct gyre_offer *gyre_stream_offer(struct gyre_stream *stream, enum gyre_frame
                                      const struct gyre_match *match, const void *payload,
                                      uint32_t length);
 
+/* Takes back an offer that no carrier has begun to write. With keys its number stays in use. */
+void gyre_stream_take_back(struct gyre_stream *stream, struct gyre_offer *offer);
+
+/* Seals the frame whose header is at `head`, and writes the tag behind the header. The payload goes
+ * to `to`; NULL: it stays where it is. */
+void gyre_stream_seal(struct gyre_stream *stream, uint8_t head[GYRE_FRAME_HEAD_MOST],
+                      const void *payload, uint8_t *to, uint32_t length);
+
 /* Fills `iov` with what is left of the offers. Returns the number of vectors, at most `max`. */
 int gyre_stream_offered(const struct gyre_stream *stream, struct iovec *iov, int max);
 
-/* Forgets the offers of which nothing is left. */
+/* Forgets the offers that are written. */
 void gyre_stream_retire(struct gyre_stream *stream);
 
 /* remote_write.c */
 
-/* Lets the peer write the message into the receive's buffer, if the carrier can. */
+/* Lets the peer write the message into the receive's buffer, if that is registered. */
 bool gyre_stream_expose(struct gyre_stream *stream, struct gyre_receive *receive);
 
 /* The peer cannot write into the buffer any more. Ends a receive that was recalled. */
@@ -204,7 +220,7 @@ uint32_t gyre_stream_locate_on_device(const struct gyre_stream *stream, const vo
 /* Host memory where the pieces of a message for a device land; NULL: no memory. */
 uint8_t *gyre_stream_stage_in(struct gyre_receive *receive);
 
-/* All pieces have landed: the copy queue brings them to the device. */
+/* Has the copy queue bring a message to the device: all pieces have landed. */
 void gyre_stream_land(struct gyre_stream *stream, struct gyre_receive *receive);
 
 /* Posts a copy for the first of in.points; by_host: host memory takes part. 1: posted; 0: no room.
@@ -214,10 +230,10 @@ int gyre_stream_post_copy(struct gyre_stream *stream, struct gyre_receive *recei
 /* Ends the copies that are over. Returns 1 if there were any, else 0. */
 int gyre_stream_end_copies(struct gyre_stream *stream);
 
-/* Queues a send of a device's memory to be copied to host memory, from where it goes in pieces. */
+/* Queues a send of a device's memory to be copied to host memory, from which its pieces go. */
 void gyre_stream_stage(struct gyre_stream *stream, struct gyre_send *send);
 
-/* Moves the first of these copies on. Returns 1 if anything moved, else 0. */
+/* Moves the first of the sends that are staged. Returns 1 if anything moved, else 0. */
 int gyre_stream_run_staging(struct gyre_stream *stream);
 
 /* point.c */
@@ -236,22 +252,23 @@ void gyre_stream_withdraw_receive(struct gyre_stream *stream, struct gyre_receiv
 
 /* control.c */
 
-/* Acts on the control frame that has come whole. */
+/* Acts on a control frame that has come whole. */
 int gyre_stream_hear(struct gyre_stream *stream);
 
-/* Ends what waits for a peer that sends no message any more. */
+/* Ends everything that waits for a peer that sends no message any more. */
 void gyre_stream_hear_nothing_more(struct gyre_stream *stream);
 
-/* The peer has granted the send: chooses how its message goes. */
+/* Chooses the way of a message whose send the peer has granted. */
 void gyre_stream_granted(struct gyre_stream *stream, struct gyre_send *send);
 
 /* now.c */
 
-/* True: the send is the one that has begun without a post, and goes on. */
+/* True: the send is the one of which the beginning went without a post; the send goes on there. */
 bool gyre_stream_go_on(struct gyre_stream *stream, struct gyre_send *send);
 
-/* True: read-ahead begins with that message, whole and proved; its credit has been counted. */
-bool gyre_stream_is_next(struct gyre_stream *stream, const struct gyre_match *match,
-                         uint64_t length);
+/* True: read-ahead begins with that message, whole and proved, and the message has gone to `data`.
+ * Its credit has been counted. */
+bool gyre_stream_take_next(struct gyre_stream *stream, const struct gyre_match *match, void *data,
+                           uint64_t length);
 
 #endif

@@ -1,4 +1,4 @@
-/* The name of a message, and the end of a post, as every part of the transport uses them. */
+/* The name of a message, and the end of a post, as every part of the transport uses both. */
 #ifndef GYRE_TRANSPORT_STREAM_MATCH_H
 #define GYRE_TRANSPORT_STREAM_MATCH_H
 
@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Names one message between two ranks in one direction. `fingerprint` is not part of the name: it
- * says what the operation is (type, count, …), and two ends that disagree about it fail with
+ * says what the operation is (type, count, …). Two ends whose fingerprints differ fail with
  * GYRE_MISMATCH. */
 struct gyre_match {
     uint16_t comm;
@@ -30,7 +30,7 @@ static inline uint64_t gyre_match_terms(uint32_t type, uint64_t count)
 
 /* The end of an accepted post. Each post has exactly one. */
 struct gyre_completion {
-    uint64_t token; /* as given to the post */
+    uint64_t token; /* the post's */
     int status;     /* 0 or negative */
 };
 

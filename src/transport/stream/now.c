@@ -1,13 +1,13 @@
-/* Short messages without a post, for a carrier that is at hand:
+/* Short messages without a post, for a carrier that can act at once:
  *
  *     leave_now()   nothing else to say, and credit ──▶ a header, and the carrier brings both
- *     take_now()    it came before it was asked for ──▶ out of the store
+ *     take_now()    the message has come already    ──▶ out of the store
  *     come_now()    the next header is this message's ──▶ the carrier copies the payload itself
  *     read_now()    the next frame is this message    ──▶ out of read-ahead
  *
- * No record is made and nothing completes, so what a record would tell must be known beforehand: no
- * other message of that name, and no other fingerprint of that operation, is alive here, and
- * nothing goes first. All other messages are posted. A message of which a full carrier took only
+ * No record is made and nothing completes. So the facts of a record must be known beforehand: no
+ * other message of that name and no other fingerprint of that operation is alive here, and no
+ * message goes first. All other messages are posted. A message of which a full carrier took only
  * the beginning is posted, too: its rest is offered, and its post takes the rest over. */
 #include "transport/stream/inside.h"
 
@@ -16,9 +16,9 @@
 #include <assert.h>
 #include <string.h>
 
-_Static_assert(GYRE_FRAME_BYTES + GYRE_STREAM_REST_MOST <= GYRE_STREAM_STAGE_BYTES,
+_Static_assert(GYRE_FRAME_HEAD_MOST + GYRE_STREAM_REST_MOST <= GYRE_STREAM_STAGE_BYTES,
                "the stage has room for a rest");
-_Static_assert(GYRE_FRAME_BYTES == 32, "stream.h says how long a header is");
+_Static_assert(GYRE_FRAME_BYTES == 32, "stream.h says so of come_now()");
 
 static bool is_open_now(const struct gyre_stream *stream)
 {
@@ -35,33 +35,37 @@ static struct gyre_frame frame_of(const struct gyre_stream *stream, const struct
 }
 
 bool gyre_stream_leave_now(struct gyre_stream *stream, const struct gyre_match *match,
-                           const void *data, uint64_t length, uint8_t header[GYRE_FRAME_BYTES])
+                           const void *data, uint64_t length, uint8_t *header, uint8_t *cipher)
 {
-    if (length > stream->eager || stream->out.begun || !is_open_now(stream) ||
-        !gyre_stream_silent(stream) || !gyre_stream_has_credit(stream, length) ||
-        gyre_stream_differs(stream, match))
+    if (length > stream->eager || (gyre_stream_encrypts(stream) && !cipher) || stream->out.begun ||
+        !is_open_now(stream) || !gyre_stream_silent(stream) ||
+        !gyre_stream_has_credit(stream, length) || gyre_stream_differs(stream, match))
         return false;
     struct gyre_frame frame = frame_of(stream, match, length);
     stream->credit.spent += length + GYRE_UNEXPECTED_CHARGE;
     gyre_frame_encode(&frame, stream->checksum ? data : NULL, header);
+    if (stream->seal_out)
+        gyre_stream_seal(stream, header, data, gyre_stream_encrypts(stream) ? cipher : NULL,
+                         (uint32_t)length);
     return true;
 }
 
-/* Nothing else is offered, so the stage is empty. */
+/* Offers the rest of a message. Nothing else is offered, so the stage is empty. */
 void gyre_stream_leave_rest(struct gyre_stream *stream, const struct gyre_match *match,
-                            const void *data, uint64_t length,
-                            const uint8_t header[GYRE_FRAME_BYTES], size_t bytes)
+                            const void *data, uint64_t length, const uint8_t *header, size_t bytes)
 {
     struct gyre_outgoing *out = &stream->out;
     if (bytes == 0) {
         stream->credit.spent -= length + GYRE_UNEXPECTED_CHARGE;
+        if (stream->seal_out)
+            gyre_seal_return_to(stream->seal_out, gyre_seal_number(stream->seal_out) - 1);
         return;
     }
-    size_t head = bytes < GYRE_FRAME_BYTES ? GYRE_FRAME_BYTES - bytes : 0;
-    size_t body = GYRE_FRAME_BYTES + length - bytes - head;
-    assert(out->offers == 0 && head + body <= GYRE_STREAM_REST_MOST + GYRE_FRAME_BYTES);
+    size_t head = bytes < stream->head ? stream->head - bytes : 0;
+    size_t body = stream->head + length - bytes - head;
+    assert(out->offers == 0 && head + body <= GYRE_STREAM_REST_MOST + stream->head);
     struct gyre_offer *offer = gyre_stream_offer_at(out, out->offers++);
-    memcpy(out->stage, header + GYRE_FRAME_BYTES - head, head);
+    memcpy(out->stage, header + stream->head - head, head);
     if (body > 0)
         gyre_copy(out->stage + head, (const uint8_t *)data + (length - body), body);
     *offer = (struct gyre_offer){.head = out->stage,
@@ -98,12 +102,12 @@ uint32_t gyre_stream_send_now(struct gyre_stream *stream, const struct gyre_matc
                               const void *data, uint64_t length, uint64_t token, uint8_t *to)
 {
     if (stream->sends_out == stream->posts ||
-        !gyre_stream_leave_now(stream, match, data, length, to))
+        !gyre_stream_leave_now(stream, match, data, length, to, NULL))
         return 0;
-    gyre_copy(to + GYRE_FRAME_BYTES, data, length);
+    gyre_copy(to + stream->head, data, length);
     stream->sends_out++;
     gyre_stream_tell(stream, token, 0, true);
-    return GYRE_FRAME_BYTES + (uint32_t)length;
+    return stream->head + (uint32_t)length;
 }
 
 bool gyre_stream_take_now(struct gyre_stream *stream, const struct gyre_match *match, void *data,
@@ -136,17 +140,19 @@ static bool is_expected(const struct gyre_stream *stream, const struct gyre_matc
 }
 
 /* Whether that header is the message's, with the sum of `payload` if payloads are summed. */
-static bool begins_with(struct gyre_stream *stream, const uint8_t header[GYRE_FRAME_BYTES],
-                        const struct gyre_match *match, uint64_t length, const void *payload)
+static bool is_header_of(const struct gyre_stream *stream, const uint8_t header[GYRE_FRAME_BYTES],
+                         const struct gyre_match *match, uint64_t length, const void *payload)
 {
-    struct gyre_credit *credit = &stream->credit;
     struct gyre_frame frame = frame_of(stream, match, length);
     uint8_t wanted[GYRE_FRAME_BYTES];
     gyre_frame_encode(&frame, payload, wanted);
-    if (memcmp(header, wanted, sizeof(wanted)) != 0)
-        return false;
-    credit->received += length + GYRE_UNEXPECTED_CHARGE;
-    credit->given += length + GYRE_UNEXPECTED_CHARGE;
+    return memcmp(header, wanted, sizeof(wanted)) == 0;
+}
+
+static bool count_credit(struct gyre_stream *stream, uint64_t length)
+{
+    stream->credit.received += length + GYRE_UNEXPECTED_CHARGE;
+    stream->credit.given += length + GYRE_UNEXPECTED_CHARGE;
     return true;
 }
 
@@ -154,14 +160,34 @@ bool gyre_stream_come_now(struct gyre_stream *stream, const struct gyre_match *m
                           uint64_t length, const uint8_t header[GYRE_FRAME_BYTES])
 {
     return stream->in.have == 0 && is_expected(stream, match, length) &&
-           begins_with(stream, header, match, length, NULL);
+           is_header_of(stream, header, match, length, NULL) && count_credit(stream, length);
 }
 
-bool gyre_stream_is_next(struct gyre_stream *stream, const struct gyre_match *match,
-                         uint64_t length)
+/* Takes the frame at the beginning of read-ahead to `data`. True: its tag is right; read() finds a
+ * wrong one again. */
+static bool take_sealed(struct gyre_stream *stream, void *data, uint64_t length)
+{
+    struct gyre_seal *seal = stream->seal_in;
+    const uint8_t *ahead = stream->in.ahead;
+    const uint64_t number = gyre_seal_number(seal);
+    gyre_seal_begin(seal, ahead, GYRE_FRAME_BYTES);
+    gyre_seal_take(seal, ahead + stream->head, data, length);
+    bool right = gyre_seal_matches(seal, ahead + GYRE_FRAME_BYTES);
+    if (!right)
+        gyre_seal_return_to(seal, number);
+    return right;
+}
+
+bool gyre_stream_take_next(struct gyre_stream *stream, const struct gyre_match *match, void *data,
+                           uint64_t length)
 {
     const uint8_t *ahead = stream->in.ahead;
-    return stream->in.have >= GYRE_FRAME_BYTES + length && is_expected(stream, match, length) &&
-           begins_with(stream, ahead, match, length,
-                       stream->checksum ? ahead + GYRE_FRAME_BYTES : NULL);
+    if (stream->in.have < stream->head + length || !is_expected(stream, match, length) ||
+        !is_header_of(stream, ahead, match, length,
+                      stream->checksum ? ahead + GYRE_FRAME_BYTES : NULL) ||
+        (stream->seal_in && !take_sealed(stream, data, length)))
+        return false;
+    if (!stream->seal_in)
+        gyre_copy(data, ahead + GYRE_FRAME_BYTES, length);
+    return count_credit(stream, length);
 }

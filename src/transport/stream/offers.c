@@ -1,4 +1,4 @@
-/* The offers: frames that the carrier may write, in order, and what is left of each.
+/* The offers: frames that the carrier may write, in order, and the unwritten part of each.
  *
  *     offer() ──▶ [ head body ] [ head body ] …  ──gather──▶ the carrier ──wrote──▶ retire
  *
@@ -6,20 +6,57 @@
  * vector. An offer is never changed once a byte of it was written. The stage is used again from its
  * start when all offers have gone.
  *
- * Tested by tests/unit/transport/stream/stream_test.c. */
+ * With keys a frame gets its number when it is offered, and offers are written in their order. So
+ * an offer that is taken back leaves a BLANK with its number. An encrypted payload lies in a ring
+ * until it is written; others of more than GYRE_STREAM_INLINE_MAX bytes are borrowed.
+ *
+ * Tested by tests/unit/transport/stream/stream_test.c and sealed_test.c. */
 #include "transport/stream/inside.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define STAGED_MAX (GYRE_FRAME_BYTES + GYRE_STREAM_INLINE_MAX)
+#define STAGED_MAX (GYRE_FRAME_HEAD_MOST + GYRE_STREAM_INLINE_MAX)
+
+void gyre_stream_seal(struct gyre_stream *stream, uint8_t head[GYRE_FRAME_HEAD_MOST],
+                      const void *payload, uint8_t *to, uint32_t length)
+{
+    gyre_seal_begin(stream->seal_out, head, GYRE_FRAME_BYTES);
+    gyre_seal_take(stream->seal_out, payload, to, length);
+    gyre_seal_tag(stream->seal_out, head + GYRE_FRAME_BYTES);
+}
 
 bool gyre_stream_offers_have_room(const struct gyre_outgoing *out)
 {
     return out->offers < GYRE_STREAM_OFFERS &&
            out->staged + STAGED_MAX <= GYRE_STREAM_STAGE_BYTES &&
-           out->offered < GYRE_STREAM_OFFER_BYTES;
+           out->offered < GYRE_STREAM_OFFER_BYTES && gyre_cipher_ring_has_room(&out->cipher);
+}
+
+/* Puts the payload where the carrier will find it: behind the header, in the ring, or where it is.
+ * With keys the frame is sealed on this way. */
+static void offer_payload(struct gyre_stream *stream, struct gyre_offer *offer, uint8_t *head,
+                          const void *payload, uint32_t length)
+{
+    struct gyre_cipher_ring *ring = &stream->out.cipher;
+    const bool beside = length > GYRE_STREAM_INLINE_MAX;
+    uint8_t *to = !beside       ? head + stream->head
+                  : ring->bytes ? gyre_cipher_ring_take(ring, length)
+                                : NULL;
+    if (stream->seal_out) {
+        offer->number = gyre_seal_number(stream->seal_out);
+        gyre_stream_seal(stream, head, payload, to, length);
+    } else if (to && length > 0) {
+        memcpy(to, payload, length);
+    }
+    if (!beside) {
+        offer->head_left += length;
+        return;
+    }
+    offer->body = to ? to : payload;
+    offer->body_left = length;
+    offer->cipher_end = to ? (uint32_t)(to - ring->bytes) + length : 0;
 }
 
 struct gyre_offer *gyre_stream_offer(struct gyre_stream *stream, enum gyre_frame_kind kind,
@@ -32,17 +69,38 @@ struct gyre_offer *gyre_stream_offer(struct gyre_stream *stream, enum gyre_frame
         .kind = kind, .length = length, .epoch = stream->epoch, .match = *match};
     uint8_t *head = out->stage + out->staged;
     gyre_frame_encode(&frame, stream->checksum ? payload : NULL, head);
-    *offer = (struct gyre_offer){.head = head, .head_left = GYRE_FRAME_BYTES, .kind = kind};
-    if (length > GYRE_STREAM_INLINE_MAX) {
-        offer->body = payload;
-        offer->body_left = length;
-    } else if (length > 0) {
-        memcpy(head + GYRE_FRAME_BYTES, payload, length);
-        offer->head_left += length;
-    }
+    *offer = (struct gyre_offer){.head = head, .head_left = stream->head, .kind = kind};
+    offer_payload(stream, offer, head, payload, length);
     out->staged += offer->head_left;
     out->offered += offer->head_left + offer->body_left;
     return offer;
+}
+
+/* Gives an offer's place to a BLANK of the same number. */
+static void blank(struct gyre_stream *stream, struct gyre_offer *offer)
+{
+    uint8_t *head = stream->out.stage + (offer->head - stream->out.stage);
+    const struct gyre_frame frame = {.kind = GYRE_FRAME_BLANK, .epoch = stream->epoch};
+    const uint64_t next = gyre_seal_number(stream->seal_out);
+    gyre_frame_encode(&frame, NULL, head);
+    gyre_seal_return_to(stream->seal_out, offer->number);
+    gyre_stream_seal(stream, head, NULL, NULL, 0);
+    gyre_seal_return_to(stream->seal_out, next);
+    *offer = (struct gyre_offer){.head = head,
+                                 .head_left = stream->head,
+                                 .kind = GYRE_FRAME_BLANK,
+                                 .number = offer->number,
+                                 .cipher_end = offer->cipher_end};
+    stream->out.offered += stream->head;
+}
+
+void gyre_stream_take_back(struct gyre_stream *stream, struct gyre_offer *offer)
+{
+    stream->out.offered -= offer->head_left + offer->body_left;
+    if (stream->seal_out)
+        blank(stream, offer);
+    else
+        *offer = (struct gyre_offer){.kind = offer->kind};
 }
 
 /* -- written ----------------------------------------------------------------------------------- */
@@ -77,6 +135,9 @@ void gyre_stream_retire(struct gyre_stream *stream)
         if (offer == out->begun_rest) {
             out->begun_rest = NULL;
         }
+        if (offer->cipher_end > 0) {
+            gyre_cipher_ring_give(&out->cipher, offer->cipher_end);
+        }
         out->first = (out->first + 1) % GYRE_STREAM_OFFERS;
         out->offers--;
     }
@@ -86,7 +147,8 @@ void gyre_stream_retire(struct gyre_stream *stream)
 static size_t skip_written(const uint8_t **bytes, uint32_t *left, size_t written)
 {
     uint32_t part = written < *left ? (uint32_t)written : *left;
-    *bytes += part;
+    if (part) /* a frame without a body has no bytes to point to */
+        *bytes += part;
     *left -= part;
     return written - part;
 }

@@ -1,4 +1,4 @@
-/* Which frame goes next: from posted sends to offers.
+/* Chooses the next frame: from posted sends to offers.
  *
  *   send ─▶ eager ──credit──────────────────────────────┐
  *             └─blocked─▶ ASK ─▶ (hash) ──┐             ▼
@@ -9,19 +9,21 @@
  *
  * Order of service: withdrawals, grants and credit; then eager messages while the peer's store has
  * room; then one piece of the next granted message, so that a message of a gigabyte delays a small
- * one by what is offered at once; when nothing else is left to say, ASK for what is blocked; BYE
- * last.
+ * one only by the bytes that are offered at once; when nothing else is left to say, ASK for blocked
+ * messages; BYE last.
  *
- * An eager message beyond the credit does not wait for credit alone: what fills the peer's store
- * may be messages that the peer takes only after this one. It asks, and comes as a granted message
- * once its receive is posted; so whatever has its receive posted moves, however full the store is.
- * A long message asks too, but late: the grant is normally on its way, and the question only serves
- * to find a receive of another length.
+ * An eager message beyond the credit does not wait for credit alone: the peer's store may be full
+ * of messages that the peer takes only after this one. So the message asks, and comes as a granted
+ * message once its receive is posted. Hence a message whose receive is posted moves, however full
+ * the store is. A long message asks too, but late: the grant is normally on its way, and the
+ * question only serves to find a receive of another length.
  *
  * Tested by tests/unit/transport/stream/stream_test.c. */
 #include "transport/stream/inside.h"
 
 #include "base/bytes.h"
+
+#include <errno.h>
 
 /* -- control ----------------------------------------------------------------------------------- */
 
@@ -73,9 +75,10 @@ bool gyre_stream_lacks_credit(const struct gyre_stream *stream)
     return eager && !gyre_stream_has_credit(stream, eager->length);
 }
 
-/* A frame of its own costs both ends a system call, beside another one nothing: credit goes early
- * with what goes anyway, and alone only when half the store is owed. So much may be owed for ever:
- * the other half has room for any eager message. */
+/* Whether credit should be told now. A frame of its own costs both ends a system call; beside
+ * another frame it costs nothing. So credit is told early beside other frames, and alone only when
+ * half the store is owed. Less may be owed for ever: the other half has room for any eager
+ * message. */
 static bool owes_credit(const struct gyre_stream *stream)
 {
     const struct gyre_outgoing *out = &stream->out;
@@ -193,7 +196,7 @@ static bool offer_message(struct gyre_stream *stream)
 
 static void ask_for_grant(struct gyre_stream *stream, struct gyre_send *send)
 {
-    if (stream->in.bye_heard) { /* nobody will grant it */
+    if (stream->in.bye_heard) { /* the peer will not grant it */
         gyre_stream_withdraw_send(stream, send, GYRE_PEER_LOST);
         return;
     }
@@ -207,7 +210,8 @@ static void ask_for_grant(struct gyre_stream *stream, struct gyre_send *send)
     send->state = GYRE_SEND_ASKED;
 }
 
-/* Nothing else can be said: the carrier took all, and what is left here waits for the peer. */
+/* Asks for blocked messages. Nothing else can be said: the carrier took everything, and the
+ * remaining messages wait for the peer. */
 static void offer_asks(struct gyre_stream *stream)
 {
     struct gyre_outgoing *out = &stream->out;
@@ -248,7 +252,7 @@ static void fill_offers(struct gyre_stream *stream)
 
 /* -- the carrier's side ------------------------------------------------------------------------ */
 
-/* Most gathers find nothing to say, so this look is short. */
+/* Whether there is nothing to write. Most gathers find nothing, so this look is short. */
 bool gyre_stream_silent(const struct gyre_stream *stream)
 {
     const struct gyre_outgoing *out = &stream->out;
@@ -261,6 +265,10 @@ bool gyre_stream_silent(const struct gyre_stream *stream)
 int gyre_stream_gather(struct gyre_stream *stream, struct iovec *iov, int max)
 {
     if (stream->status || gyre_stream_silent(stream)) {
+        return 0;
+    }
+    if (stream->seal_out && gyre_seal_spent(stream->seal_out)) {
+        gyre_stream_fail(stream, -EOVERFLOW);
         return 0;
     }
     fill_offers(stream);

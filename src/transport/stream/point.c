@@ -1,14 +1,14 @@
-/* Messages that are read where they lie.
+/* Messages that the receiver reads in the sender's memory.
  *
  *      sender                                   receiver
  *      send, in memory that both see    ◀─ GRANT ─ recv
  *      located ─ POINT region, offset ─▶           points ─▶ copied, a piece at a time
  *      complete                         ◀─ TAKEN ─ complete
  *
- * One copy instead of two, and none of them by the sender. The receiver alone touches the other's
- * memory, and only reads, so a sender that fails and goes on in its buffer harms nobody but an
- * operation that has failed. The place that POINT tells is looked up, never believed: the region
- * must be one that this very peer has shared, and hold the message.
+ * There is one copy instead of two, and the sender makes none. Only the receiver touches the
+ * other's memory, and only reads. So a sender that fails and goes on to use its buffer harms only
+ * an operation that has failed. The place in a POINT is looked up, never believed: the region must
+ * be one that this very peer has shared, and hold the message.
  *
  * Where one end is memory that the CPU cannot touch, a device copies (device.c). */
 #include "transport/stream/inside.h"
@@ -53,7 +53,7 @@ static uint64_t piece_of_point(const struct gyre_receive *receive)
     return left < GYRE_FRAME_PAYLOAD_MAX ? left : GYRE_FRAME_PAYLOAD_MAX;
 }
 
-/* The next piece, as the CPU sees it. */
+/* The address of the next piece for the CPU; NULL: not mapped here. */
 static const void *look_up_source(const struct gyre_stream *stream,
                                   const struct gyre_receive *receive)
 {
@@ -75,7 +75,7 @@ static void copy_piece(struct gyre_stream *stream, struct gyre_receive *receive,
     gyre_stream_end_copied(stream, receive);
 }
 
-/* 1 or 0: whether anything moved; negative: the stream fails. */
+/* Copies one piece. 1 or 0: whether anything moved; negative: the stream fails. */
 static int fetch_next(struct gyre_stream *stream, struct gyre_receive *receive)
 {
     const void *from = receive->live ? look_up_source(stream, receive) : NULL;

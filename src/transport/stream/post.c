@@ -23,7 +23,7 @@ static int admit_post(const struct gyre_stream *stream, uint32_t outstanding)
     return outstanding == stream->posts ? GYRE_AGAIN : 0;
 }
 
-/* A disagreement between the ends is the stream's failure, not only the post's. */
+/* Refuses a post. Ends that disagree fail the stream, not only the post. */
 static int refuse_post(struct gyre_stream *stream, int status)
 {
     if (status == GYRE_MISMATCH) {
@@ -32,7 +32,7 @@ static int refuse_post(struct gyre_stream *stream, int status)
     return status;
 }
 
-/* Removes the peer's note of this name and says what it was (nothing: length 0); its length must be
+/* Removes the peer's note of this name into *out (none: length 0). The note's length must be
  * `length`. */
 static int take_note(struct gyre_stream *stream, struct gyre_table *notes,
                      const struct gyre_match *match, uint64_t length, struct gyre_note *out)
@@ -80,8 +80,8 @@ static int start_send(struct gyre_stream *stream, struct gyre_send *send)
     return status;
 }
 
-int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match, const void *data,
-                     uint64_t length, uint64_t token)
+static int post_send(struct gyre_stream *stream, const struct gyre_match *match, const void *data,
+                     uint64_t length, uint64_t token, bool registered)
 {
     int status = admit_post(stream, stream->sends_out);
     if (status) {
@@ -90,7 +90,7 @@ int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match,
     uint64_t offset = 0;
     bool on_device = gyre_stream_is_on_device(stream, data, length);
     uint32_t region = on_device ? gyre_stream_locate_on_device(stream, data, length, &offset) : 0;
-    if (on_device && !region && !gyre_stream_carries(stream, data, length, true)) {
+    if (on_device && !region && !registered) {
         return GYRE_INVALID;
     }
     struct gyre_send *send = gyre_table_take(&stream->sends, match);
@@ -100,6 +100,7 @@ int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match,
     send->region = region;
     send->offset = offset;
     send->on_device = on_device;
+    send->registered = registered;
     send->agreement = gyre_stream_agree_join(stream, match, false, &status);
     if (!send->agreement) {
         gyre_table_give(&stream->sends, send);
@@ -121,7 +122,19 @@ int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match,
     return 0;
 }
 
-/* A withdrawn receive whose message has not begun to come is the new one's place. */
+int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match, const void *data,
+                     uint64_t length, uint64_t token)
+{
+    return post_send(stream, match, data, length, token, false);
+}
+
+int gyre_stream_send_registered(struct gyre_stream *stream, const struct gyre_match *match,
+                                const void *data, uint64_t length, uint64_t token)
+{
+    return post_send(stream, match, data, length, token, true);
+}
+
+/* Reuses a withdrawn receive whose message has not begun to come. */
 static struct gyre_receive *revive(struct gyre_stream *stream, const struct gyre_match *match,
                                    uint64_t length)
 {
@@ -180,8 +193,8 @@ static int receive_stored(struct gyre_stream *stream, struct gyre_stored *stored
     return 0;
 }
 
-static int post_receive(struct gyre_stream *stream, const struct gyre_match *match, void *data,
-                        uint64_t length, uint64_t token)
+static int receive_later(struct gyre_stream *stream, const struct gyre_match *match, void *data,
+                         uint64_t length, uint64_t token, const struct gyre_remote_place *place)
 {
     int status = 0;
     struct gyre_agreement *agreement = gyre_stream_agree_join(stream, match, false, &status);
@@ -197,6 +210,9 @@ static int post_receive(struct gyre_stream *stream, const struct gyre_match *mat
     receive->agreement = agreement;
     receive->data = data;
     receive->on_device = gyre_stream_is_on_device(stream, data, length);
+    receive->registered = place;
+    if (place)
+        receive->place = *place;
     receive->token = token;
     receive->live = true;
     stream->receives_out++;
@@ -206,8 +222,8 @@ static int post_receive(struct gyre_stream *stream, const struct gyre_match *mat
     return 0;
 }
 
-int gyre_stream_recv(struct gyre_stream *stream, const struct gyre_match *match, void *data,
-                     uint64_t length, uint64_t token)
+static int post_receive(struct gyre_stream *stream, const struct gyre_match *match, void *data,
+                        uint64_t length, uint64_t token, const struct gyre_remote_place *place)
 {
     int status = admit_post(stream, stream->receives_out);
     if (status) {
@@ -217,5 +233,18 @@ int gyre_stream_recv(struct gyre_stream *stream, const struct gyre_match *match,
     if (stored && stored->slot.match.fingerprint == match->fingerprint) {
         return receive_stored(stream, stored, data, length, token);
     }
-    return post_receive(stream, match, data, length, token);
+    return receive_later(stream, match, data, length, token, place);
+}
+
+int gyre_stream_recv(struct gyre_stream *stream, const struct gyre_match *match, void *data,
+                     uint64_t length, uint64_t token)
+{
+    return post_receive(stream, match, data, length, token, NULL);
+}
+
+int gyre_stream_recv_registered(struct gyre_stream *stream, const struct gyre_match *match,
+                                void *data, uint64_t length, uint64_t token,
+                                const struct gyre_remote_place *place)
+{
+    return post_receive(stream, match, data, length, token, place);
 }

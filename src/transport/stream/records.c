@@ -108,7 +108,8 @@ void gyre_stream_end_granted(struct gyre_stream *stream, struct gyre_receive *re
     gyre_stream_release_receive(stream, receive);
 }
 
-/* The record of a message in the peer's memory leaves the hash, and is free when TAKEN was said. */
+/* Ends a receive that was copied from the peer's memory. The record leaves the hash and is free
+ * once TAKEN was said. */
 void gyre_stream_end_copied(struct gyre_stream *stream, struct gyre_receive *receive)
 {
     if (receive->live)
@@ -121,7 +122,8 @@ void gyre_stream_end_copied(struct gyre_stream *stream, struct gyre_receive *rec
     gyre_queue_push(&stream->out.taken_notices, receive);
 }
 
-/* A short receive that was granted is for pieces: the peer has asked for its grant. */
+/* The receive for a message without a grant. A short receive that was granted expects pieces: the
+ * peer has asked for its grant. */
 struct gyre_receive *gyre_stream_expecting(struct gyre_stream *stream,
                                            const struct gyre_match *match)
 {

@@ -3,13 +3,12 @@
 #ifndef GYRE_TRANSPORT_STREAM_RECORDS_H
 #define GYRE_TRANSPORT_STREAM_RECORDS_H
 
-#include "transport/memory/remote_write.h"
 #include "transport/stream/store.h"
 #include "transport/stream/table.h"
 
 struct gyre_stream;
 
-/* One operation, (comm, sequence), and its fingerprint. Lives while anybody mentions it. */
+/* One operation, (comm, sequence), and its fingerprint. Lives while anything refers to it. */
 struct gyre_agreement {
     struct gyre_slot slot;
     uint32_t local;  /* posts of this side */
@@ -23,13 +22,14 @@ struct gyre_receive {
     struct gyre_agreement *agreement;
     uint8_t *data;
     uint64_t length, got, token;
-    uint32_t region; /* of the peer, where the message lies; 0: it comes in frames */
+    uint32_t region; /* of the peer, that holds the message; 0: the message comes in frames */
     uint64_t offset; /* in the region */
     bool live;       /* its completion is due */
-    bool granted;    /* the peer may send the message, or will be told so */
-    bool invited;    /* the peer has been told so */
+    bool granted;    /* the peer may send the message, or will get the GRANT */
+    bool invited;    /* the peer has got the GRANT */
+    bool registered; /* the carrier knows data, as `place` */
     bool placed;     /* the peer may write the message into the buffer */
-    bool recalled;   /* the peer shall not write there any more */
+    bool recalled;   /* the peer shall stop writing there */
     bool recall_due; /* the RECALL has not been sent */
     struct gyre_remote_place place;
     bool on_device;     /* data is memory that only the copy queue copies */
@@ -60,12 +60,13 @@ struct gyre_send {
     struct gyre_agreement *agreement;
     const uint8_t *data;
     uint64_t length, framed, token;
-    uint32_t region; /* of this process, where the message lies; 0: in none that the peer sees */
+    uint32_t region; /* of this process, that holds the message and that the peer sees; 0: none */
     uint64_t offset; /* in the region */
     enum gyre_send_state state;
-    bool live;    /* its completion is due */
-    bool granted; /* by the peer */
-    bool placed;  /* the grant said where to write, and under which number */
+    bool live;       /* its completion is due */
+    bool granted;    /* by the peer */
+    bool registered; /* the carrier knows data */
+    bool placed;     /* the grant has a place and a number for a remote write */
     uint32_t number;
     struct gyre_remote_place place;
     bool on_device;        /* data is memory that only the copy queue copies */
@@ -87,7 +88,7 @@ struct gyre_note {
     struct gyre_slot slot;
     struct gyre_agreement *agreement;
     uint64_t length;
-    bool placed; /* the GRANT is a PLACE: */
+    bool placed; /* the GRANT is a PLACE */
     uint32_t number;
     struct gyre_remote_place place;
     bool spared_due; /* the place was recalled, and SPARED has not been sent */
@@ -100,7 +101,7 @@ void gyre_stream_tell(struct gyre_stream *stream, uint64_t token, int status, bo
 void gyre_stream_end_send(struct gyre_stream *stream, struct gyre_send *send, int status);
 void gyre_stream_end_receive(struct gyre_stream *stream, struct gyre_receive *receive, int status);
 
-/* Free the record. The send is in no hash and no queue, the receive in its hash. */
+/* Free the record. The send is in no hash and no queue, the receive is in its hash. */
 void gyre_stream_release_send(struct gyre_stream *stream, struct gyre_send *send);
 void gyre_stream_release_receive(struct gyre_stream *stream, struct gyre_receive *receive);
 
@@ -115,18 +116,19 @@ void gyre_stream_finish_receive(struct gyre_stream *stream, struct gyre_receive 
 /* Finishes a granted receive, which may have been withdrawn. */
 void gyre_stream_end_granted(struct gyre_stream *stream, struct gyre_receive *receive, int status);
 
-/* Ends a receive, which is in no queue, whose message has been copied from where it lay. */
+/* Ends a receive, which is in no queue, after its message was copied from the peer's memory. */
 void gyre_stream_end_copied(struct gyre_stream *stream, struct gyre_receive *receive);
 
-/* The receive for a message of that name that comes unasked; NULL: none is posted. */
+/* The receive for a message of that name without a grant; NULL: none is posted. */
 struct gyre_receive *gyre_stream_expecting(struct gyre_stream *stream,
                                            const struct gyre_match *match);
 
-/* The receive for a granted message of that name; NULL: there is none. */
+/* The receive for a granted message of that name; NULL: none. */
 struct gyre_receive *gyre_stream_granted_receive(struct gyre_stream *stream,
                                                  const struct gyre_match *match);
 
-/* The copy queue may write the receive's buffer, so the receive ends by itself. */
+/* Whether the copy queue may write the receive's buffer. Such a receive cannot be withdrawn and
+ * ends by itself. */
 static inline bool gyre_stream_past_recall(const struct gyre_receive *receive)
 {
     return receive->landing || receive->copying;
@@ -135,10 +137,10 @@ static inline bool gyre_stream_past_recall(const struct gyre_receive *receive)
 /* Queues a GRANT for the peer. */
 void gyre_stream_grant(struct gyre_stream *stream, struct gyre_receive *receive);
 
-/* Copies a stored message out, frees its record and gives its credit back. */
+/* Copies a stored message out, frees its record and returns its credit to the peer. */
 void gyre_stream_unstore(struct gyre_stream *stream, struct gyre_stored *stored, void *data);
 
-/* Returns when the copy queue touches no buffer of a post any more. */
+/* Waits until the copy queue touches no buffer of a post any more. */
 void gyre_stream_settle(struct gyre_stream *stream);
 
 #endif

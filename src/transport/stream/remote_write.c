@@ -1,13 +1,13 @@
 /* Messages that the carrier writes into the posted buffer, past the stream.
  *
  *      sender                                     receiver
- *      send, where the carrier can write from  ◀─ PLACE ─ recv, where the peer can write
+ *      send_registered()                       ◀─ PLACE ─ recv_registered()
  *      reached ─ take_write()                             placed
  *      the carrier writes … and says so ────────────────▶ arrived(number): complete
  *      end_write(): complete
  *
- * A PLACE is a GRANT with an address. The sender whose message the carrier cannot write from there
- * sends pieces, as for a GRANT, and the first of them takes the place back.
+ * A PLACE is a GRANT with an address. The sender whose memory is not registered sends pieces, as
+ * for a GRANT, and the first of them takes the place back.
  *
  * A receive that is withdrawn while the peer may write into it ends when the peer cannot any more:
  * RECALL asks for that. If a send was posted, its message answers: it arrives, or comes in pieces,
@@ -18,26 +18,12 @@
 
 #include <errno.h>
 
-bool gyre_stream_carries(const struct gyre_stream *stream, const void *memory, uint64_t length,
-                         bool send)
-{
-    const struct gyre_remote_write *remote_write = stream->remote_write;
-    uint64_t offset;
-    if (!gyre_stream_is_on_device(stream, memory, length))
-        return false;
-    return remote_write ? remote_write->covers(remote_write->context, memory, length)
-                        : !send || gyre_stream_locate_on_device(stream, memory, length, &offset);
-}
-
 /* -- the receiver ------------------------------------------------------------------------------ */
 
 bool gyre_stream_expose(struct gyre_stream *stream, struct gyre_receive *receive)
 {
-    const struct gyre_remote_write *remote_write = stream->remote_write;
-    receive->placed = remote_write && receive->live && receive->length > stream->eager &&
-                      stream->places < remote_write->most &&
-                      remote_write->expose(remote_write->context, receive->data, receive->length,
-                                           &receive->place);
+    receive->placed = receive->registered && receive->live && receive->length > stream->eager &&
+                      stream->places < stream->places_most;
     stream->places += receive->placed;
     return receive->placed;
 }
@@ -83,12 +69,13 @@ static struct gyre_receive *find_placed(struct gyre_stream *stream, uint32_t num
                                                                                         : NULL;
 }
 
-uint8_t *gyre_stream_place(struct gyre_stream *stream, uint32_t number, uint64_t *length)
+bool gyre_stream_arrival_of(struct gyre_stream *stream, uint32_t number,
+                            struct gyre_stream_arrival *arrival)
 {
     const struct gyre_receive *receive = stream->status ? NULL : find_placed(stream, number);
     if (receive)
-        *length = receive->length;
-    return receive ? receive->data : NULL;
+        *arrival = (struct gyre_stream_arrival){receive->data, receive->length, receive->on_device};
+    return receive;
 }
 
 int gyre_stream_arrived(struct gyre_stream *stream, uint32_t number)
@@ -99,13 +86,6 @@ int gyre_stream_arrived(struct gyre_stream *stream, uint32_t number)
     if (!receive) {
         gyre_stream_fail(stream, GYRE_CORRUPT);
         return GYRE_CORRUPT;
-    }
-    const struct gyre_remote_write *remote_write = stream->remote_write;
-    int status =
-        receive->on_device && remote_write->flush ? remote_write->flush(remote_write->context) : 0;
-    if (status) {
-        gyre_stream_fail(stream, status);
-        return status;
     }
     gyre_stream_unplace(stream, receive);
     gyre_stream_end_granted(stream, receive, 0);
@@ -125,8 +105,7 @@ int gyre_stream_heard_spared(struct gyre_stream *stream, const struct gyre_match
 
 bool gyre_stream_write_remote(struct gyre_stream *stream, struct gyre_send *send)
 {
-    const struct gyre_remote_write *remote_write = stream->remote_write;
-    if (!send->placed || !remote_write->covers(remote_write->context, send->data, send->length))
+    if (!send->placed || !send->registered)
         return false;
     send->state = GYRE_SEND_REMOTE;
     gyre_queue_push(&stream->out.remote_writes, send);
@@ -148,7 +127,7 @@ int gyre_stream_heard_recall(struct gyre_stream *stream, const struct gyre_match
 {
     struct gyre_note *note = gyre_table_find(&stream->grants, match);
     struct gyre_send *send = find_remote_write(stream, match);
-    if (!stream->remote_write)
+    if (!stream->places_most)
         return GYRE_CORRUPT;
     if (note && note->placed) {
         note->placed = false;

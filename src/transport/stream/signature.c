@@ -29,7 +29,7 @@ const char *gyre_verb_name(uint32_t verb)
     }
 }
 
-/* Behind a type. */
+/* Writes a reduction, behind a type. */
 static void tell_reduction(char *out, size_t size, uint32_t op)
 {
     if (op >= GYRE_SIGNATURE_SCALED)
@@ -45,7 +45,8 @@ static uint32_t calls_in(uint64_t signature)
     return signature >> 24 & 255;
 }
 
-/* What only moves goes in a group as bytes, whatever its calls are of. */
+/* Writes an operation. In a group, operations that only move data travel as bytes, whatever the
+ * types of their calls. */
 void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t count)
 {
     uint32_t verb = signature & 255, type = signature >> 8 & 255, op = signature >> 16 & 255;
@@ -102,6 +103,14 @@ void gyre_signature_disagreement(char *out, size_t size, uint32_t rank, uint32_t
 {
     bool sends = (rank > peer) == ((mine->comm & GYRE_MATCH_DOWN) != 0);
     char here[96], there[96];
+    if (!(mine->comm & GYRE_MATCH_PAIR) && theirs == mine->fingerprint) {
+        snprintf(out, size,
+                 "rank %u and rank %u called the same operation %llu of communicator %u, but a "
+                 "message of round %u between them has not the length that its receiver expects: "
+                 "a defect of the algorithm; GYRE_ALGO names another",
+                 rank, peer, (unsigned long long)mine->sequence, mine->comm, mine->order);
+        return;
+    }
     if (!(mine->comm & GYRE_MATCH_PAIR)) {
         snprintf(out, size,
                  "rank %u and rank %u disagree about operation %llu of communicator %u: "

@@ -1,13 +1,13 @@
-/* An operation's signature in 64 bits, so that whoever notices that two ranks disagree can print
- * what each of them asked for. Packed by the communicator, carried by heartbeats, formatted by
- * whoever tells the story. */
+/* An operation's signature in 64 bits. It lets any rank that notices a disagreement print what each
+ * of two ranks asked for. The communicator packs it, beats carry it, and the teller of a story
+ * formats it. */
 #ifndef GYRE_TRANSPORT_STREAM_SIGNATURE_H
 #define GYRE_TRANSPORT_STREAM_SIGNATURE_H
 
 #include "base/status.h"
 #include "base/verbs.h"
 
-/* The rows of base/verbs.h, and what has none. */
+/* The rows of base/verbs.h, and the calls that have no row. */
 #define GYRE_SIGNATURE_NUMBER(ID, ...) GYRE_SIGNATURE_##ID,
 enum gyre_signature_verb {
     GYRE_VERB_ROWS(GYRE_SIGNATURE_NUMBER) GYRE_SIGNATURE_VERBS,
@@ -18,11 +18,12 @@ enum gyre_signature_verb {
     GYRE_SIGNATURE_BARRIER = 255
 };
 
-/* Reductions that the caller made count from here on, by what they are. */
-#define GYRE_SIGNATURE_FUNCTION 64u
+/* Reductions that the caller made: a function has its handle's number, a scaled sum one of its
+ * own. */
+#define GYRE_SIGNATURE_FUNCTION ((uint32_t)GYRE_OP_FIRST_HANDLE)
 #define GYRE_SIGNATURE_SCALED   128u
 
-/* verb 8 bits, type 8, reduction 8, calls 8, root 32 (upper half). */
+/* Packs a signature: verb 8 bits, type 8, reduction 8, calls 8, root 32 (upper half). */
 static inline uint64_t gyre_signature_pack(enum gyre_signature_verb verb, enum gyre_type type,
                                            uint32_t op, uint32_t root)
 {
@@ -30,7 +31,8 @@ static inline uint64_t gyre_signature_pack(enum gyre_signature_verb verb, enum g
            ((uint64_t)verb & 255);
 }
 
-/* To be added to it: so many calls of a group go as this one; 255 stands for more, too. */
+/* The number of calls of a group that travel as one operation, to be added to the signature; 255
+ * also stands for more. */
 static inline uint64_t gyre_signature_calls(uint32_t calls)
 {
     return (uint64_t)(calls < 255 ? calls : 255) << 24;
@@ -38,17 +40,19 @@ static inline uint64_t gyre_signature_calls(uint32_t calls)
 
 const char *gyre_verb_name(uint32_t verb); /* "all_reduce", "broadcast", "barrier", "?" */
 
-/* What two ends that disagree about a message mean: `mine` is this rank's, `theirs` the peer's
- * fingerprint. */
+/* Writes what two ends that disagree about a message mean: `mine` is this rank's match, `theirs`
+ * the peer's fingerprint. */
 struct gyre_match;
 void gyre_signature_disagreement(char *out, size_t size, uint32_t rank, uint32_t peer,
                                  const struct gyre_match *mine, uint64_t theirs);
 
-/* "all_reduce f32 sum, 1000 elements" / "broadcast f64 from rank 2, 10 elements" / "barrier";
- * "group of 3 all_reduce f32 sum, 1000 elements" / "group of 3 broadcast from rank 2, 96 bytes". */
+/* Writes an operation: "all_reduce f32 sum, 1000 elements" / "broadcast f64 from rank 2, 10
+ * elements" / "barrier"; "group of 3 all_reduce f32 sum, 1000 elements" / "group of 3 broadcast
+ * from rank 2, 96 bytes". */
 void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t count);
 
-/* In what two operations differ whose texts are the same: "the lengths or places of the blocks". */
+/* The difference of two operations whose texts are the same: "the lengths or places of the
+ * blocks". */
 const char *gyre_signature_untold(uint64_t signature);
 
 #endif

@@ -1,6 +1,7 @@
-/* Messages leave the store in any order, so a ring would fragment and a heap would have to search.
- * Blocks of 64 bytes do neither. A message of L bytes holds ⌈L/64⌉ blocks and was charged L + 64
- * bytes, which is never less; so a block is free as long as the charges sum to at most the store.
+/* The store, in blocks of 64 bytes. Messages leave the store in any order, so a ring would fragment
+ * and a heap would have to search; blocks do neither. A message of L bytes holds ⌈L/64⌉ blocks and
+ * was charged L + 64 bytes, which is never less. So a block is free as long as the charges sum to
+ * at most the store.
  *
  *      parcel ─▶ [64]─▶[64]─▶[ 9 ]          free ─▶[64]─▶[64]        fresh ─▶ untouched …
  *

@@ -1,8 +1,8 @@
 /* Payload of messages that arrived before their receive was posted, in small blocks.
  *
- * Room is never asked for: the sender's credit charges each message its payload and
- * GYRE_UNEXPECTED_CHARGE more, and the caller checks that the peer kept to it; then the blocks
- * suffice however messages come and go. */
+ * The store never has to check for room: the sender's credit charges each message its payload and
+ * GYRE_UNEXPECTED_CHARGE more, and the caller checks that the peer kept to its credit. Then the
+ * blocks suffice however messages come and go. */
 #ifndef GYRE_TRANSPORT_STREAM_STORE_H
 #define GYRE_TRANSPORT_STREAM_STORE_H
 
@@ -14,7 +14,7 @@ _Static_assert(GYRE_STORE_BLOCK <= GYRE_UNEXPECTED_CHARGE,
                "a message's charge covers its last, partly filled block");
 
 struct gyre_store {
-    uint16_t *next;  /* of a message's blocks, or of the free ones */
+    uint16_t *next;  /* of a message's blocks, or of the free blocks */
     uint16_t free;   /* first free block that was used before */
     uint16_t fresh;  /* blocks from here on were never used */
     uint16_t blocks; /* in all */
@@ -26,7 +26,8 @@ struct gyre_parcel { /* one message's payload in the store */
     uint16_t first, last;
 };
 
-/* `memory` is zeroed, gyre_store_bytes(bytes) long and outlives the store; bytes at most 2 MiB. */
+/* Makes a store. `memory` is zeroed, gyre_store_bytes(bytes) long and outlives the store; bytes at
+ * most 2 MiB. */
 size_t gyre_store_bytes(uint32_t bytes);
 void gyre_store_init(struct gyre_store *store, void *memory, uint32_t bytes);
 void gyre_store_append(struct gyre_store *store, struct gyre_parcel *parcel, const void *bytes,

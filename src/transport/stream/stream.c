@@ -5,7 +5,8 @@
  * direction are accepted and not yet fetched by complete(), so the ring of completions never
  * overflows.
  *
- *     stream │ completions │ stage │ receives sends grants asks agreements stored │ ahead │ store
+ *     stream │ completions │ stage │ receives sends grants asks agreements stored │ ahead │ store │
+ *     │ cipher
  *            └── what every message touches lies together; the rest is not even mapped until used
  *
  * Withdrawn posts complete at once, but a record on which the peer relies stays: a granted receive
@@ -53,7 +54,8 @@ static uint32_t done_capacity(uint32_t posts)
     return capacity;
 }
 
-/* The next `bytes` of `memory`; NULL memory only counts. What is used first lies first. */
+/* Cuts the next `bytes` from `memory`; NULL memory only counts. Memory that is used first lies
+ * first. */
 static void *carve(uint8_t *memory, size_t *used, size_t bytes)
 {
     size_t at = *used;
@@ -61,7 +63,7 @@ static void *carve(uint8_t *memory, size_t *used, size_t bytes)
     return memory ? memory + at : NULL;
 }
 
-static size_t lay_out_stream(uint8_t *memory, uint32_t posts, uint32_t unexpected)
+static size_t lay_out_stream(uint8_t *memory, uint32_t posts, uint32_t unexpected, bool encrypts)
 {
     size_t used = 0;
     struct table_plan plan[TABLES];
@@ -79,14 +81,49 @@ static size_t lay_out_stream(uint8_t *memory, uint32_t posts, uint32_t unexpecte
     }
     void *ahead = carve(memory, &used, GYRE_STREAM_AHEAD_BYTES);
     void *store = carve(memory, &used, gyre_store_bytes(unexpected));
+    void *cipher = encrypts ? carve(memory, &used, GYRE_STREAM_CIPHER_BYTES) : NULL;
     if (memory) {
         stream->done = completions;
         stream->done_mask = done - 1;
         stream->out.stage = stage;
         stream->in.ahead = ahead;
+        stream->out.cipher = (struct gyre_cipher_ring){
+            .bytes = cipher, .size = GYRE_STREAM_CIPHER_BYTES, .most = GYRE_FRAME_PAYLOAD_MAX};
         gyre_store_init(&stream->store, store, unexpected);
     }
     return used;
+}
+
+static void destroy_seals(struct gyre_stream *stream)
+{
+    gyre_seal_destroy(stream->seal_out);
+    gyre_seal_destroy(stream->seal_in);
+    stream->seal_out = stream->seal_in = NULL;
+}
+
+static int create_seals(struct gyre_stream *stream, const struct gyre_stream_options *options)
+{
+    stream->head = GYRE_FRAME_BYTES;
+    if (options->security == GYRE_SEAL_NONE)
+        return 0;
+    stream->head = GYRE_FRAME_HEAD_MOST;
+    stream->checksum = false;
+    int status = gyre_seal_create(options->security, false, options->keys->out, &stream->seal_out);
+    if (!status)
+        status = gyre_seal_create(options->security, true, options->keys->in, &stream->seal_in);
+    if (status)
+        destroy_seals(stream);
+    return status;
+}
+
+bool gyre_stream_encrypts(const struct gyre_stream *stream)
+{
+    return stream->out.cipher.bytes != NULL;
+}
+
+uint32_t gyre_stream_head_bytes(const struct gyre_stream *stream)
+{
+    return stream->head;
 }
 
 int gyre_stream_create(const struct gyre_stream_options *options, struct gyre_stream **stream)
@@ -96,23 +133,28 @@ int gyre_stream_create(const struct gyre_stream_options *options, struct gyre_st
     if (options->posts == 0 || options->posts > POSTS_MAX || eager > GYRE_EAGER_MOST) {
         return GYRE_INVALID;
     }
-    size_t bytes = lay_out_stream(NULL, options->posts, unexpected);
+    const bool encrypts = options->security == GYRE_SEAL_ENCRYPT;
+    size_t bytes = lay_out_stream(NULL, options->posts, unexpected, encrypts);
     struct gyre_stream *fresh = calloc(1, bytes); /* untouched pages stay unused */
     if (!fresh) {
         return -ENOMEM;
     }
-    lay_out_stream((uint8_t *)fresh, options->posts, unexpected);
+    lay_out_stream((uint8_t *)fresh, options->posts, unexpected, encrypts);
     fresh->eager = eager;
     fresh->unexpected = unexpected;
     fresh->epoch = options->epoch;
     fresh->checksum = options->checksum;
     fresh->peer = options->peer;
     fresh->lookup = options->lookup;
-    fresh->remote_write = options->remote_write;
+    fresh->places_most = options->places;
     fresh->copy_queue = options->lookup && options->lookup->copy_queue ? options->lookup->copy_queue
                                                                        : options->copy_queue;
     fresh->posts = options->posts;
-    fresh->footprint = bytes;
+    int status = create_seals(fresh, options);
+    if (status) {
+        free(fresh);
+        return status;
+    }
     *stream = fresh;
     return 0;
 }
@@ -132,12 +174,8 @@ void gyre_stream_destroy(struct gyre_stream *stream)
         free(send->staged_out);
     }
     free(stream->out.torn);
+    destroy_seals(stream);
     free(stream);
-}
-
-size_t gyre_stream_footprint(const struct gyre_stream *stream)
-{
-    return stream->footprint;
 }
 
 /* -- completions ------------------------------------------------------------------------------- */

@@ -18,10 +18,10 @@
  * Such memory may be a device's. A copy queue then copies the message (transport/memory/
  * copy_queue.h), as the copy queue does for every long message into a device's memory.
  *
- * A carrier that can write into the receiver's buffer from where the message lies does so
- * (transport/memory/remote_write.h). PLACE grants the write; only the grant and the news of its end
- * take part in the stream. The memory may be a device's. Where only one end's carrier reaches its
- * memory, the copy queue copies at the other end.
+ * A carrier writes a message into the receiver's buffer from where the message lies, if the memory
+ * of both posts is registered with the carrier. PLACE grants the write; only the grant and the news
+ * of the write's end take part in the stream. The memory may be a device's. Where only one end's
+ * memory is registered, the copy queue copies at the other end.
  *
  * Rules: nothing here blocks; nothing allocates after create(), but for cancel() of a half-written
  * send; at most `posts` sends and `posts` receives are outstanding (until complete() returned
@@ -41,8 +41,7 @@
 #define GYRE_TRANSPORT_STREAM_STREAM_H
 
 #include "base/status.h"
-#include "transport/stream/match.h"
-#include "transport/memory/remote_write.h"
+#include "transport/stream/frame.h"
 #include "transport/memory/lookup.h"
 
 #include <sys/uio.h>
@@ -55,95 +54,115 @@ struct gyre_stream_options {
     uint32_t posts; /* 1 … 65,536 sends and as many receives */
     bool checksum;  /* of payload too; false inside one machine's memory: of headers only */
     uint32_t eager; /* a longer message waits for a GRANT; both ends alike; 0: GYRE_EAGER_MAX */
-    uint32_t peer;  /* by which `lookup` knows views of its memory */
-    struct gyre_memory_lookup
-        *lookup; /* NULL: no memory is seen by both ends. Outlives the stream */
-    const struct gyre_remote_write
-        *remote_write; /* NULL: the carrier writes no memory of the peer. Likewise */
-    struct gyre_copy_queue
-        *copy_queue; /* copies what the CPU cannot touch, where `sight` has none. Likewise */
+    uint32_t peer;  /* the number by which `lookup` knows the peer's memory */
+    /* NULL: no memory is seen by both ends. Outlives the stream. */
+    struct gyre_memory_lookup *lookup;
+    /* Copies memory that the CPU cannot touch, where `lookup` has no queue. Outlives the stream. */
+    struct gyre_copy_queue *copy_queue;
+    uint32_t places; /* into which the peer may write at a time; 0: carriers write no memory */
+    /* Frames have tags instead of sums of the payload. Not for carriers that feed(). */
+    enum gyre_seal_mode security;
+    const struct gyre_traffic_keys *keys; /* with a `security`; copied */
 };
 
 int gyre_stream_create(const struct gyre_stream_options *options, struct gyre_stream **stream);
 void gyre_stream_destroy(struct gyre_stream *stream); /* NULL allowed; forgets outstanding posts */
 
-/* 0: accepted, the buffer is borrowed until its completion. GYRE_AGAIN: all posts are in use,
- * nothing was taken. Negative: the stream has failed (or GYRE_INVALID: after bye(), or a name or
- * fingerprint that this side itself uses otherwise), nothing was taken. */
+/* Whether payloads are encrypted. */
+bool gyre_stream_encrypts(const struct gyre_stream *stream);
+
+/* The bytes before each payload: GYRE_FRAME_BYTES, or GYRE_FRAME_HEAD_MOST with keys. */
+uint32_t gyre_stream_head_bytes(const struct gyre_stream *stream);
+
+/* Posts a send or a receive. 0: accepted, the buffer is borrowed until the completion. GYRE_AGAIN:
+ * all posts are in use, nothing was taken. Negative: nothing was taken, and the stream has failed;
+ * or GYRE_INVALID: after bye(), or this side itself uses the name or the fingerprint for something
+ * else. */
 int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match, const void *data,
                      uint64_t length, uint64_t token);
 int gyre_stream_recv(struct gyre_stream *stream, const struct gyre_match *match, void *data,
                      uint64_t length, uint64_t token);
 
-/* A send of at most `eager` bytes that leaves at once: its frame is written to `to`, 32 bytes and
- * the message, for the carrier to bring behind all that it has taken; the send has completed.
- * Returns the frame's bytes; 0: it is not to be so (another message goes first, a credit is
- * missing, it is too long, it would be refused), nothing was taken: send() it. */
+/* The same of memory that is registered with the carrier. The carrier can write the message from
+ * `data` at the peer; the peer's carrier can write the message to `place`, which is `data`. */
+int gyre_stream_send_registered(struct gyre_stream *stream, const struct gyre_match *match,
+                                const void *data, uint64_t length, uint64_t token);
+int gyre_stream_recv_registered(struct gyre_stream *stream, const struct gyre_match *match,
+                                void *data, uint64_t length, uint64_t token,
+                                const struct gyre_remote_place *place);
+
+/* Writes the frame of a send of at most `eager` bytes to `to`, head_bytes() and the message. The
+ * carrier brings the frame behind everything that it has taken; the send has completed. Returns the
+ * frame's bytes. 0: nothing was taken, send() the message (another goes first, credit is missing,
+ * it is too long, or it would be refused). */
 uint32_t gyre_stream_send_now(struct gyre_stream *stream, const struct gyre_match *match,
                               const void *data, uint64_t length, uint64_t token, uint8_t *to);
 
 /* Short messages without a post and a completion, up to `eager` bytes. Each returns false where
  * nothing was taken: send(), or recv() and give the stream its bytes.
  *
- *     leave_now()   true: the carrier brings the header and `length` bytes of data behind all that
- *                   it has taken
+ *     leave_now()   true: the carrier brings the header, of head_bytes(), and `length` bytes of
+ *                   data behind all that it has taken. `cipher` (NULL: none) has room for `length`
+ *                   bytes, which ENCRYPT needs, and which then go instead of data
  *     take_now()    true: the message had come before, and is in `data`
  *     come_now()    the carrier's next bytes are `header` and `length` bytes without a sum of their
  *                   own; true: the carrier copies these to their place and goes on behind them */
 bool gyre_stream_leave_now(struct gyre_stream *stream, const struct gyre_match *match,
-                           const void *data, uint64_t length, uint8_t header[32]);
+                           const void *data, uint64_t length, uint8_t *header, uint8_t *cipher);
 bool gyre_stream_take_now(struct gyre_stream *stream, const struct gyre_match *match, void *data,
                           uint64_t length);
 bool gyre_stream_come_now(struct gyre_stream *stream, const struct gyre_match *match,
                           uint64_t length, const uint8_t header[32]);
 
-/* A carrier took only `bytes` of the header and data that leave_now() let go. With none taken the
- * message has not left. Otherwise the rest goes before all else, and the send() of that name, which
- * has to follow, completes behind the rest. `length` is at most GYRE_STREAM_REST_MOST. */
+/* Goes on with a message of which a carrier took only `bytes` of the header and data that
+ * leave_now() let go. With none taken the message has not left. Otherwise the rest goes before all
+ * else, and the send() of that name, which has to follow, completes behind the rest. `length` is at
+ * most GYRE_STREAM_REST_MOST. */
 #define GYRE_STREAM_REST_MOST 4096u
 void gyre_stream_leave_rest(struct gyre_stream *stream, const struct gyre_match *match,
-                            const void *data, uint64_t length, const uint8_t header[32],
-                            size_t bytes);
+                            const void *data, uint64_t length, const uint8_t *header, size_t bytes);
 
-/* Does as read(), between two frames. Returns true where the first frame is this message, whole,
- * and has gone to `data`. *status is read()'s. */
+/* awaits_frame(): the stream is between two frames. read_now() does as read() there; true: the
+ * first frame is this message, whole, and has gone to `data`. *status is read()'s. */
 bool gyre_stream_awaits_frame(const struct gyre_stream *stream);
 bool gyre_stream_read_now(struct gyre_stream *stream, size_t bytes, const struct gyre_match *match,
                           void *data, uint64_t length, int *status);
 
-/* Withdraws a post. 0: it will complete with -ECANCELED, and its buffer is free then. -ENOENT: no
- * such post, or one that ends by itself, because the peer, the carrier or the copy queue works on
- * its buffer. The stream stays usable: a frame that is half written goes on from a copy, the rest
- * of a message that the peer has granted is declared void (the peer's receive ends with
- * -ECANCELED), a message on its way into a withdrawn receive is read and dropped. Vectors from
+/* Withdraws a post. 0: the post will complete with -ECANCELED, and its buffer is free then.
+ * -ENOENT: no such post, or one that ends by itself, because the peer, the carrier or the copy
+ * queue works on its buffer. The stream stays usable: a half-written frame goes on from a copy; the
+ * rest of a message that the peer has granted is declared void, and the peer's receive ends with
+ * -ECANCELED; a message on its way into a withdrawn receive is read and dropped. Vectors from
  * gather() and target() before the cancel are void too: a carrier that still works on them must end
  * that first. */
 int gyre_stream_cancel(struct gyre_stream *stream, uint64_t token);
 
-/* Output: the next bytes to write, at most `max` vectors; returns how many (0: nothing to write).
- * They stay valid until wrote() says how many bytes of them the carrier took. */
+/* Output. gather() gives the next bytes to write, in at most `max` vectors, and returns their
+ * number (0: nothing to write). The vectors stay valid until wrote() says how many of their bytes
+ * the carrier took. */
 int gyre_stream_gather(struct gyre_stream *stream, struct iovec *iov, int max);
-bool gyre_stream_silent(const struct gyre_stream *stream); /* nor is there a take_write() */
+bool gyre_stream_silent(const struct gyre_stream *stream); /* also no write at the peer */
 void gyre_stream_wrote(struct gyre_stream *stream, size_t bytes);
 
-/* Input: where the next bytes belong (1 or 2 vectors; never 0), then how many came. read() returns
- * 0 or negative, after which the stream has failed and every outstanding post completes with that
- * status. */
+/* Input. target() says where the next bytes belong (1 or 2 vectors; never 0), read() how many came.
+ * read() returns 0 or negative; after a negative status the stream has failed and every outstanding
+ * post completes with that status. */
 int gyre_stream_target(struct gyre_stream *stream, struct iovec iov[2]);
 int gyre_stream_read(struct gyre_stream *stream, size_t bytes);
 
-/* Both at once, for bytes that lie in memory of the carrier, where the peer may even write still:
- * each byte is read once. One stream is given its bytes in one of the two ways. */
+/* Input of bytes that lie in memory of the carrier, where the peer may even still write: each byte
+ * is read once. A stream gets its bytes either by feed() or by target() and read(). */
 int gyre_stream_feed(struct gyre_stream *stream, const uint8_t *bytes, size_t length);
 
-/* Messages that the peer points at, in memory that both ends see, and those for memory that the CPU
- * cannot touch, or from it: fetch() copies at most one piece of the next one, or has the copy queue
- * copy it, learns what the copy queue has copied, and says 1 if anything moved, 0 if not, negative
- * if the stream has just failed. pending() says whether one waits for fetch() alone. */
+/* Copies messages that the peer points at, in memory that both ends see, and messages for or from
+ * memory that the CPU cannot touch. fetch() copies at most one piece of the next message, or has
+ * the copy queue copy it, and learns what the copy queue has copied. 1: something moved; 0:
+ * nothing; negative: the stream has just failed. pending(): a message waits for fetch() alone. */
 int gyre_stream_fetch(struct gyre_stream *stream);
 bool gyre_stream_pending(const struct gyre_stream *stream);
 
-/* Whether memory that the CPU cannot touch can be posted. If not, give host memory. */
+/* Whether memory that the CPU cannot touch, and that is not registered, can be posted. If not, the
+ * caller posts host memory. */
 bool gyre_stream_carries(const struct gyre_stream *stream, const void *memory, uint64_t length,
                          bool send);
 
@@ -163,36 +182,41 @@ bool gyre_stream_take_write(struct gyre_stream *stream, struct gyre_stream_write
 void gyre_stream_end_write(struct gyre_stream *stream, struct gyre_send *send);
 int gyre_stream_arrived(struct gyre_stream *stream, uint32_t number);
 
-/* For a carrier that has to begin anew by other means: what take_write() said of a message, and
- * where the one belongs that the peer writes under this number (NULL: none does), and how long it
- * is. */
+/* What take_write() said of a message, for a carrier that has to begin anew by other means. */
 void gyre_stream_write_of(const struct gyre_send *send, struct gyre_stream_write *write);
-uint8_t *gyre_stream_place(struct gyre_stream *stream, uint32_t number, uint64_t *length);
 
-/* waits(): some post has not completed; starves(): the next short message has no credit. Either may
- * be helped by reading. */
+/* Where the message belongs that the peer writes under this number. False: there is none. */
+struct gyre_stream_arrival {
+    uint8_t *to;
+    uint64_t length;
+    bool on_device; /* the CPU cannot touch `to` */
+};
+
+bool gyre_stream_arrival_of(struct gyre_stream *stream, uint32_t number,
+                            struct gyre_stream_arrival *arrival);
+
+/* waits(): a post has not completed. lacks_credit(): the next short message has no credit. Reading
+ * may help both. */
 bool gyre_stream_waits(const struct gyre_stream *stream);
 bool gyre_stream_lacks_credit(const struct gyre_stream *stream);
 
-/* Returns how many it wrote. */
+/* Writes completions and returns their number. */
 int gyre_stream_complete(struct gyre_stream *stream, struct gyre_completion *out, int max);
 
-/* The carrier broke: every outstanding post completes with `status`, later posts are refused with
- * it. */
+/* Fails the stream because the carrier broke: every outstanding post completes with `status`, and
+ * later posts are refused with `status`. */
 void gyre_stream_fail(struct gyre_stream *stream, int status);
 
-/* Nothing is posted any more: a BYE goes out behind every message accepted so far; said() is true
- * once it left, heard() once the peer's came. What then still waits for the peer (receives, long
- * sends without a grant) completes with GYRE_PEER_LOST. */
+/* Says goodbye: nothing is posted any more. A BYE goes out behind every accepted message. said() is
+ * true once the BYE left, heard() once the peer's came. Posts that then still wait for the peer
+ * (receives, long sends without a grant) complete with GYRE_PEER_LOST. */
 void gyre_stream_bye(struct gyre_stream *stream);
 bool gyre_stream_said_bye(const struct gyre_stream *stream);
 bool gyre_stream_heard_bye(const struct gyre_stream *stream);
 
-/* After GYRE_MISMATCH: the name with this side's fingerprint, and the peer's fingerprint. */
+/* Fills in, after GYRE_MISMATCH, the name with this side's fingerprint, and the peer's
+ * fingerprint. */
 void gyre_stream_mismatch(const struct gyre_stream *stream, struct gyre_match *mine,
                           uint64_t *theirs);
-
-/* Bytes held, for the memory budget. */
-size_t gyre_stream_footprint(const struct gyre_stream *stream);
 
 #endif

@@ -1,13 +1,13 @@
-/* Records, buckets and a list of free ones, all in one piece of memory given at init:
+/* Records, buckets and a list of free records, all in one piece of memory given at init:
  *
  *      bucket[]   ┌──┬──┬──┬──┐        records[]  ┌────┬────┬────┬────┬───────────
  *                 │  │ ●│  │ ●│──────────────────▶│ A  │ B  │free│ C  │ untouched …
  *                 └──┴─┬┴──┴──┘                   └────┴────┴────┴────┴───────────
  *                      └──▶ B ─chain─▶ C                              ▲ fresh
  *
- * Twice as many buckets as records keep chains at one record in the common case, so what is looked
- * for is the first thing looked at. New records go to the end of their chain: among equal names the
- * oldest is found first.
+ * There are twice as many buckets as records, so a chain mostly has one record, and the first
+ * record looked at is the one wanted. New records go to the end of their chain: among equal names
+ * the oldest is found first.
  *
  * Tested by tests/unit/transport/stream/stream_test.c. */
 #include "transport/stream/table.h"

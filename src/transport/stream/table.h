@@ -1,8 +1,8 @@
 /* A fixed number of records found by the name of a message: the one data structure of the stream.
  *
- * A record of any type begins with a gyre_slot. The table owns the records' memory, hands out free
- * ones, and keeps those that were inserted in a hash by name; records of equal names are found in
- * the order they were inserted. Records never move. Memory that was never used is never touched. */
+ * A record of any type begins with a gyre_slot. The table owns the records' memory, gives out free
+ * ones, and keeps inserted ones in a hash by name. Records of equal names are found in the order in
+ * which they were inserted. Records never move. Memory that was never used is never touched. */
 #ifndef GYRE_TRANSPORT_STREAM_TABLE_H
 #define GYRE_TRANSPORT_STREAM_TABLE_H
 
@@ -30,8 +30,8 @@ struct gyre_queue { /* first in, first out */
     struct gyre_slot *head, *tail;
 };
 
-/* `memory` is zeroed, gyre_table_bytes() long and outlives the table. capacity ≥ 1, stride a
- * multiple of 8. */
+/* Makes a table. `memory` is zeroed, gyre_table_bytes() long and outlives the table. capacity ≥ 1,
+ * stride a multiple of 8. */
 size_t gyre_table_bytes(uint32_t capacity, uint32_t stride);
 void gyre_table_init(struct gyre_table *table, void *memory, uint32_t capacity, uint32_t stride);
 
@@ -41,11 +41,12 @@ void gyre_table_give(struct gyre_table *table, void *record); /* taken, not inse
 void gyre_table_insert(struct gyre_table *table, void *record);
 void gyre_table_remove(struct gyre_table *table, void *record); /* inserted; stays taken */
 
-/* Every record that was ever taken, for the rare walks over all; NULL ends. */
+/* Record i of all that were ever taken, for the rare walks over all; NULL ends the walk. */
 void *gyre_table_record(const struct gyre_table *table, uint32_t i);
 
 void gyre_queue_push(struct gyre_queue *queue, void *record);
-void gyre_queue_unlink(struct gyre_queue *queue, void *record); /* which is in it; walks */
+/* The record is in the queue; walks. */
+void gyre_queue_unlink(struct gyre_queue *queue, void *record);
 
 static inline void *gyre_queue_pop(struct gyre_queue *queue) /* NULL: empty */
 {
@@ -73,7 +74,7 @@ static inline void *gyre_table_next(const void *record, const struct gyre_match 
     return slot;
 }
 
-/* The first record of that name, NULL if there is none. */
+/* The first record of that name; NULL: none. */
 static inline void *gyre_table_find(const struct gyre_table *table, const struct gyre_match *match)
 {
     if (table->found == 0) {

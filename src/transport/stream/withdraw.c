@@ -1,18 +1,17 @@
-/* Withdrawing a post without harming the stream.
+/* Withdraws a post without harm to the stream.
  *
- * Whatever no carrier has begun to write is taken back. A frame that is half written must be
- * finished, with the bytes that its sum was made of, though the buffer is the caller's again: its
- * rest goes on from a copy. And a peer that has granted a message waits for it, so it is told VOID:
- * never are other bytes sent in a message's name.
+ * A frame that no carrier has begun to write is taken back. A half-written frame must be finished
+ * with the bytes of its sum, though the buffer is the caller's again: its rest goes on from a copy.
+ * A peer that has granted a message waits for it, so the peer gets a VOID. No other bytes ever
+ * travel in a message's name.
  *
  *      offers    [ written ▓▓▓░░░ ] [ not begun ] [ not begun ]
  *                            └copy     └── emptied ──┘        then VOID, unless it was the last
  *
- * A message that the peer reads in place, or that the carrier writes or the copy queue copies, is
- * out of reach: it ends when that is done.
+ * A message that the peer reads in place, or that the carrier writes or the copy queue copies,
+ * cannot be withdrawn: it ends when that work is done.
  *
- * A receive that was granted stays as a record without a buffer and swallows its message when it
- * comes.
+ * A receive that was granted stays as a record without a buffer and swallows its message.
  *
  * Tested by tests/unit/transport/stream/ends_test.c. */
 #include "transport/stream/inside.h"
@@ -32,8 +31,8 @@ static int copy_rest(struct gyre_stream *stream, struct gyre_offer *offer)
     return 0;
 }
 
-/* Takes back what no carrier has begun to write; a frame that is half written goes on from a copy.
- * True: there is one. */
+/* Takes back the frames that no carrier has begun to write. A half-written frame goes on from a
+ * copy. True: there is one. */
 static bool tear(struct gyre_stream *stream, struct gyre_send *send, int *status)
 {
     bool torn = false;
@@ -43,12 +42,11 @@ static bool tear(struct gyre_stream *stream, struct gyre_send *send, int *status
             continue;
         }
         if (!offer->begun) {
-            stream->out.offered -= offer->head_left + offer->body_left;
-            *offer = (struct gyre_offer){.kind = offer->kind};
+            gyre_stream_take_back(stream, offer);
             continue;
         }
         torn = true;
-        if (offer->body_left > 0) {
+        if (offer->body_left > 0 && !offer->cipher_end) {
             *status = copy_rest(stream, offer);
         }
     }

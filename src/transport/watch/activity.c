@@ -1,4 +1,4 @@
-/* Reading what a rank is doing, for the next beat. Tested by tests/program/failures/watch.c. */
+/* Reads what a rank is doing, for the next beat. Tested by tests/program/failures/watch.c. */
 #include "transport/watch/activity.h"
 
 #include <string.h>
@@ -40,8 +40,8 @@ static bool waits(const struct gyre_activity *activity)
            atomic_load_explicit(&activity->finished, memory_order_relaxed);
 }
 
-/* What a thread waits in; where it does not wait, any communicator in which something is pending.
- */
+/* The activity to tell in full: where a thread waits; without one, any in which something is
+ * pending. */
 static const struct gyre_activity *foremost(const struct gyre_activity *first)
 {
     const struct gyre_activity *focus = atomic_load_explicit(&first->focus, memory_order_acquire);
@@ -56,7 +56,8 @@ static const struct gyre_activity *foremost(const struct gyre_activity *first)
     return focus;
 }
 
-/* How far the rank is elsewhere; those that wait first, as many as a state holds. */
+/* Tells how far the rank is in other communicators: as many as a state holds, those with pending
+ * operations first. */
 static void read_others(const struct gyre_activity *first, const struct gyre_activity *told,
                         struct gyre_watch_state *to)
 {
@@ -77,7 +78,8 @@ static uint64_t entered(const struct gyre_activity *activity)
     return atomic_load_explicit(&activity->sequence, memory_order_acquire);
 }
 
-/* A refusal tells something until the call that took its place is over, or is the last one. */
+/* Whether the refusal is worth telling: until the call that took its place is over, or as the last
+ * call. */
 static bool tells_refusal(const struct gyre_activity *activity)
 {
     uint64_t finished = atomic_load_explicit(&activity->finished, memory_order_relaxed);

@@ -1,4 +1,4 @@
-/* What a rank is doing in its communicators, which the watch tells other ranks.
+/* A rank's activity in its communicators, which the watch tells other ranks.
  *
  * The communicators write plain stores into structs; the watch's thread reads them for its
  * beats. */
@@ -13,27 +13,29 @@
 
 #define GYRE_ACTIVITY_CALLS (GYRE_WATCH_CALLS + 1) /* a power of two */
 
-/* What this rank is doing in one communicator. One writer at a time, through the functions below;
- * `version` is odd while it writes, so that no beat carries half of each. `motion`, `looks` and
- * `focus` belong to the process: they are kept in its first activity only. */
+/* This rank's activity in one communicator. One writer at a time, through the functions below.
+ * `version` is odd while the writer writes, so that no beat carries half of each. `motion`, `looks`
+ * and `focus` belong to the process: only its first activity has them. */
 struct gyre_activity {
-    _Atomic(struct gyre_activity *) focus; /* what a thread waits in; NULL: the first */
-    struct gyre_activity *next;            /* of those attended; under the watch's lock */
+    _Atomic(struct gyre_activity *) focus; /* where a thread waits; NULL: here */
+    struct gyre_activity *next;            /* of the attended activities; under the watch's lock */
     _Atomic uint32_t version;
-    _Atomic uint32_t comm;        /* unlike that of any other group of ranks that lives */
+    _Atomic uint32_t comm;        /* unlike that of any other living group of ranks */
     _Atomic uint64_t sequence;    /* last operation entered, 0 before the first */
     _Atomic uint64_t fingerprint; /* of that operation */
     _Atomic uint64_t finished;    /* operations up to this one are finished */
     _Atomic uint64_t motion;      /* changes whenever anything moves in the operations entered */
-    _Atomic uint64_t looks;       /* grows while a thread waits: it runs, and nothing came */
-    _Atomic uint32_t known;       /* the last operations entered that `call` holds, by number */
+    /* Grows while a thread waits: the thread runs, and nothing came. */
+    _Atomic uint64_t looks;
+    _Atomic uint32_t known; /* the number of last operations that `call` holds */
     struct {
         _Atomic uint64_t signature; /* gyre_signature_pack() */
         _Atomic uint64_t count;
     } call[GYRE_ACTIVITY_CALLS];
-    struct {               /* the last call that was refused; under the watch's lock */
-        uint64_t at;       /* when; 0: never */
-        uint64_t sequence; /* the number it would have had; a call with this number ends it */
+    struct {         /* the last call that was refused; under the watch's lock */
+        uint64_t at; /* when; 0: never */
+        /* The number that the call would have had; a call of that number ends the refusal. */
+        uint64_t sequence;
         char why[GYRE_WATCH_WHY_MAX];
     } refused;
 };
@@ -83,8 +85,8 @@ static inline void gyre_activity_look(struct gyre_activity *activity)
     atomic_store_explicit(&activity->looks, looks + 1, memory_order_relaxed);
 }
 
-/* Reads what the process is doing in all communicators: in full the one that a thread waits in, of
- * the others how far it is. `to` holds zeros but for the rank. False while the communicator is just
+/* Reads what the process is doing in all communicators: in full for the one where a thread waits,
+ * of the others how far the rank is. `to` holds zeros and the rank. False: the communicator is just
  * writing. The watch's lock is held. */
 bool gyre_activity_read(const struct gyre_activity *first, struct gyre_watch_state *to);
 

@@ -5,8 +5,10 @@
  * socket has not taken. The failure detector composes messages only for channels that keep nothing,
  * so a channel keeps at most one of these, plus shares and their replies.
  *
- * Tested by tests/program/failures/watch.c. */
+ * Tested by tests/unit/transport/watch/channel_test.c. */
 #include "transport/watch/channel.h"
+
+#include "transport/net/descriptors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +17,8 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#define CLEAR_BYTES 4u /* of a sealed message: its length */
 
 struct gyre_watch_packet {
     struct gyre_watch_packet *next;
@@ -35,8 +39,17 @@ int gyre_watch_channel_init(struct gyre_watch_channel *channel, int fd)
     channel->stream = type == SOCK_STREAM;
     if (!channel->stream)
         return 0;
-    channel->in = malloc(GYRE_WATCH_MESSAGE_MAX);
+    channel->in = malloc(GYRE_WATCH_MESSAGE_MAX + GYRE_SEAL_TAG_BYTES);
     return channel->in != NULL ? 0 : -ENOMEM;
+}
+
+int gyre_watch_channel_seal(struct gyre_watch_channel *channel, enum gyre_seal_mode mode,
+                            const struct gyre_traffic_keys *keys)
+{
+    if (!channel->stream || mode == GYRE_SEAL_NONE)
+        return 0;
+    int status = gyre_seal_create(mode, false, keys->out, &channel->seal_out);
+    return status ? status : gyre_seal_create(mode, true, keys->in, &channel->seal_in);
 }
 
 static void drop_packet(struct gyre_watch_channel *channel)
@@ -54,41 +67,25 @@ void gyre_watch_channel_deinit(struct gyre_watch_channel *channel)
     while (channel->first != NULL)
         drop_packet(channel);
     free(channel->in);
+    gyre_seal_destroy(channel->seal_out);
+    gyre_seal_destroy(channel->seal_in);
     memset(channel, 0, sizeof *channel);
     channel->fd = -1;
 }
 
 /* -- out --------------------------------------------------------------------------------------- */
 
-static void attach_descriptor(struct msghdr *header, char *control, size_t size, int pass)
-{
-    header->msg_control = control;
-    header->msg_controllen = size;
-    struct cmsghdr *part = CMSG_FIRSTHDR(header);
-    part->cmsg_level = SOL_SOCKET;
-    part->cmsg_type = SCM_RIGHTS;
-    part->cmsg_len = CMSG_LEN(sizeof pass);
-    memcpy(CMSG_DATA(part), &pass, sizeof pass);
-}
-
-/* Bytes that the socket took, 0 if it has no room, -errno. */
+/* Sends bytes. Returns how many the socket took, 0 if it has no room, -errno. */
 static ssize_t try_send(const struct gyre_watch_channel *channel, const uint8_t *bytes,
                         size_t length, int pass)
 {
-    char control[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec part = {(void *)bytes, length};
-    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
     ssize_t sent;
 
-    if (pass >= 0)
-        attach_descriptor(&header, control, sizeof control, pass);
     do
-        sent = sendmsg(channel->fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
-    while (sent < 0 && errno == EINTR);
-    if (sent >= 0)
-        return sent;
-    bool full = errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS;
-    return full ? 0 : -errno;
+        sent = gyre_descriptors_send(channel->fd, bytes, length, &pass, pass >= 0, MSG_DONTWAIT);
+    while (sent == -EINTR);
+    bool full = sent == -EAGAIN || sent == -ENOBUFS || sent == -ETOOMANYREFS;
+    return full ? 0 : sent;
 }
 
 static int keep_unsent(struct gyre_watch_channel *channel, const uint8_t *bytes, size_t length,
@@ -113,8 +110,8 @@ static int keep_unsent(struct gyre_watch_channel *channel, const uint8_t *bytes,
     return 0;
 }
 
-int gyre_watch_channel_send(struct gyre_watch_channel *channel, const uint8_t *message,
-                            size_t length, int pass)
+static int send_bytes_in_order(struct gyre_watch_channel *channel, const uint8_t *message,
+                               size_t length, int pass)
 {
     ssize_t sent = 0;
 
@@ -123,6 +120,23 @@ int gyre_watch_channel_send(struct gyre_watch_channel *channel, const uint8_t *m
     if (sent < 0)
         return (int)sent;
     return (size_t)sent == length ? 0 : keep_unsent(channel, message, length, (size_t)sent, pass);
+}
+
+int gyre_watch_channel_send(struct gyre_watch_channel *channel, const uint8_t *message,
+                            size_t length, int pass)
+{
+    uint8_t sealed[GYRE_WATCH_MESSAGE_MAX + GYRE_SEAL_TAG_BYTES];
+
+    if (channel->seal_out == NULL)
+        return send_bytes_in_order(channel, message, length, pass);
+    if (gyre_seal_spent(channel->seal_out))
+        return -EOVERFLOW;
+    memcpy(sealed, message, CLEAR_BYTES);
+    gyre_seal_begin(channel->seal_out, message, CLEAR_BYTES);
+    gyre_seal_take(channel->seal_out, message + CLEAR_BYTES, sealed + CLEAR_BYTES,
+                   length - CLEAR_BYTES);
+    gyre_seal_tag(channel->seal_out, sealed + length);
+    return send_bytes_in_order(channel, sealed, length + GYRE_SEAL_TAG_BYTES, pass);
 }
 
 int gyre_watch_channel_flush(struct gyre_watch_channel *channel)
@@ -149,51 +163,24 @@ bool gyre_watch_channel_waits(const struct gyre_watch_channel *channel)
 
 /* -- in ---------------------------------------------------------------------------------------- */
 
-/* Takes the first descriptor that came along and closes any other. */
-static int take_descriptor(struct msghdr *header)
-{
-    int taken = -1;
-
-    for (struct cmsghdr *part = CMSG_FIRSTHDR(header); part != NULL;
-         part = CMSG_NXTHDR(header, part)) {
-        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
-            continue;
-        size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < count; i++) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
-            if (taken < 0)
-                taken = fd;
-            else
-                close(fd);
-        }
-    }
-    return taken;
-}
-
 static int receive_packet(struct gyre_watch_channel *channel, uint8_t *buffer,
                           struct gyre_watch_message *message, int *passed)
 {
-    char control[CMSG_SPACE(4 * sizeof(int))];
-    struct iovec part = {buffer, GYRE_WATCH_MESSAGE_MAX};
-    struct msghdr header = {.msg_iov = &part,
-                            .msg_iovlen = 1,
-                            .msg_control = control,
-                            .msg_controllen = sizeof control};
-    ssize_t length = recvmsg(channel->fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ssize_t length = gyre_descriptors_receive(channel->fd, buffer, GYRE_WATCH_MESSAGE_MAX, passed,
+                                              1, MSG_DONTWAIT);
 
-    if (length < 0 && errno == ECONNRESET) /* told once; its last packets are behind that */
-        length = recvmsg(channel->fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (length == -ECONNRESET) /* told once; the peer's last packets are behind it */
+        length = gyre_descriptors_receive(channel->fd, buffer, GYRE_WATCH_MESSAGE_MAX, passed, 1,
+                                          MSG_DONTWAIT);
     if (length < 0)
-        return errno == EAGAIN || errno == EINTR ? GYRE_AGAIN : -errno;
+        return length == -EAGAIN || length == -EINTR ? GYRE_AGAIN
+               : length == -EMSGSIZE                 ? GYRE_CORRUPT
+                                                     : (int)length;
     if (length == 0)
         return -EPIPE;
-    *passed = take_descriptor(&header);
     int status = gyre_watch_decode(buffer, (size_t)length, message);
-    if (status != 0 && *passed >= 0) {
-        close(*passed);
-        *passed = -1;
-    }
+    if (status != 0)
+        gyre_descriptors_close(passed, 1);
     return status;
 }
 
@@ -212,6 +199,18 @@ static int fill_buffer(struct gyre_watch_channel *channel, size_t want)
     return 0;
 }
 
+/* Takes the message of `in` out of its seal. */
+static int open_seal(struct gyre_watch_channel *channel, size_t length)
+{
+    uint8_t *text = channel->in + CLEAR_BYTES;
+
+    if (channel->seal_in == NULL)
+        return 0;
+    gyre_seal_begin(channel->seal_in, channel->in, CLEAR_BYTES);
+    gyre_seal_take(channel->seal_in, text, text, length - CLEAR_BYTES);
+    return gyre_seal_matches(channel->seal_in, channel->in + length) ? 0 : GYRE_CORRUPT;
+}
+
 static int receive_stream(struct gyre_watch_channel *channel, struct gyre_watch_message *message)
 {
     int status = fill_buffer(channel, GYRE_WATCH_HEADER_BYTES);
@@ -221,11 +220,12 @@ static int receive_stream(struct gyre_watch_channel *channel, struct gyre_watch_
     size_t length = gyre_watch_length(channel->in);
     if (length == 0)
         return GYRE_CORRUPT;
-    status = fill_buffer(channel, length);
+    status = fill_buffer(channel, length + (channel->seal_in != NULL ? GYRE_SEAL_TAG_BYTES : 0));
     if (status != 0)
         return status;
     channel->have = 0;
-    return gyre_watch_decode(channel->in, length, message);
+    status = open_seal(channel, length);
+    return status != 0 ? status : gyre_watch_decode(channel->in, length, message);
 }
 
 int gyre_watch_channel_receive(struct gyre_watch_channel *channel, uint8_t *buffer,

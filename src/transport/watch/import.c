@@ -21,7 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A region of no bytes is a doorbell: an eventfd that the peer sleeps on. The first one counts. */
+/* Keeps a doorbell: a region without bytes whose descriptor is the eventfd on which the peer
+ * sleeps. The first one counts. */
 static int keep_bell(struct gyre_watch *watch, uint32_t peer, int passed)
 {
     struct gyre_watch_link *link = &watch->link[gyre_detector_channel(watch->detector, peer)];
@@ -41,7 +42,7 @@ int gyre_watch_peer_bell(struct gyre_watch *watch, uint32_t peer)
                      : atomic_load_explicit(&watch->link[index].bell, memory_order_acquire) - 1;
 }
 
-/* An address is believed of a rank of this process only. */
+/* Whether the message tells an address. Only a rank of this process may. */
 static bool tells_address(const struct gyre_watch *watch, uint32_t peer,
                           const struct gyre_watch_message *message)
 {
@@ -49,7 +50,7 @@ static bool tells_address(const struct gyre_watch *watch, uint32_t peer,
            gyre_job_here(watch->is.job, peer);
 }
 
-/* Maps it by the device of its kind, on this process's own. */
+/* Maps a region by this process's device of that kind. */
 static int map_offer(const struct gyre_watch *watch, uint32_t peer,
                      const struct gyre_watch_message *message, int passed,
                      struct gyre_region *region, struct gyre_trouble *trouble)
@@ -70,7 +71,7 @@ static int map_offer(const struct gyre_watch *watch, uint32_t peer,
                  trouble);
 }
 
-/* The peer's region is on trial: it is let go of at once. */
+/* Answers a trial: tries the peer's region and unmaps it at once. */
 static int answer_trial(const struct gyre_watch *watch, struct gyre_region *region,
                         struct gyre_trouble *trouble)
 {

@@ -1,15 +1,15 @@
-/* What the files of the watch offer each other. Included by them only.
+/* The inside of the watch, for its files only.
  *
- *     watch.c     the entry: start, goodbye, and what other threads call
+ *     watch.c     the entry: start, goodbye, and calls of other threads
  *     loop.c      the thread: events in, the failure detector's conclusions out
  *     share.c     regions that this process shares
  *     import.c    regions that its peers share
- *     links.c     what is said to each peer
+ *     links.c     sending to each peer
  *     channel.c   messages over sockets
- *     activity.c  what this rank is doing
+ *     activity.c  this rank's activity
  *
- * A file calls only files below it, and the failure detector (detect/), which calls nobody here.
- * `lock` protects everything but what is atomic and the views, which are read without it. */
+ * A file calls only files listed below it, and the failure detector (detect/), which calls none of
+ * them. `lock` protects everything but atomics and the views, which are read without the lock. */
 #ifndef GYRE_TRANSPORT_WATCH_INSIDE_H
 #define GYRE_TRANSPORT_WATCH_INSIDE_H
 
@@ -24,9 +24,9 @@
 struct gyre_watch_link { /* to one peer; same index as the failure detector's channel */
     struct gyre_watch_channel channel;
     int pidfd; /* borrowed, -1: another node, or ended */
-    bool node; /* of this node: regions are shared with it */
+    bool node; /* the peer is of this node, so regions are shared with it */
     bool broken;
-    bool deaf;       /* the peer reads no more; what it said before is read to its end */
+    bool deaf;       /* the peer reads no more; its earlier messages are read to their end */
     bool wants_room; /* epoll tells when the socket has room again */
     _Atomic bool ended;
     _Atomic int bell; /* the peer's doorbell + 1, 0: not passed */
@@ -43,30 +43,31 @@ struct gyre_watch {
     struct gyre_watch_export *exports;
     uint32_t export_count;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* a share was answered, the failure is known, or all have left */
+    pthread_cond_t changed; /* a share was answered, the failure is known, or all ranks have left */
     pthread_t thread;
     int poller, nudge; /* an epoll; an eventfd that wakes the thread */
     int launcher;      /* borrowed, -1: none */
     uint16_t epoch;
     bool locks, ending, told;
-    uint64_t parts_until; /* the end of the wait for peers at the end; 0: this rank does not part */
+    uint64_t parts_until; /* the end of the last wait for peers; 0: this rank is not parting */
     struct gyre_watch_state mine; /* this rank's, as last seen */
-    uint64_t looks, looked_at;    /* of the activity, and when they last grew or did not matter */
-    uint64_t absences;            /* spans of ABSENT in which nobody looked */
-    pid_t pid; /* of the process that started the watch; a forked child has no thread */
+    /* The activity's looks, and when they last grew or did not matter. */
+    uint64_t looks, looked_at;
+    uint64_t absences; /* spans of ABSENT without a look */
+    pid_t pid;         /* of the process that started the watch; a forked child has no thread */
     uint8_t buffer[GYRE_WATCH_MESSAGE_MAX]; /* for incoming messages */
 };
 
-enum gyre_watch_source { /* of an event of the poller; the index is a link's */
+enum gyre_watch_source { /* the source of an event of the poller; the index is a link's */
                          GYRE_WATCH_FROM_LINK,
                          GYRE_WATCH_FROM_PIDFD,
                          GYRE_WATCH_FROM_LAUNCHER,
                          GYRE_WATCH_FROM_NUDGE
 };
 
-enum { GYRE_WATCH_ADDRESS_BYTES = 8 }; /* of a region, as told inside a process */
+enum { GYRE_WATCH_ADDRESS_BYTES = 8 }; /* of a region's address, as told inside a process */
 
-/* All with the lock held. */
+/* The functions below are called with the lock held. */
 
 /* Sleeps until something has changed or the time has come, which returns ETIMEDOUT. */
 static inline int gyre_watch_sleep(struct gyre_watch *watch, uint64_t until_ns)
@@ -85,14 +86,14 @@ int gyre_watch_listen(struct gyre_watch *watch, int fd, uint32_t events,
 void gyre_watch_post(struct gyre_watch *watch, uint32_t link,
                      const struct gyre_watch_message *message, int pass);
 
-/* Sends what the failure detector owes to one peer, and what was kept for lack of room. */
+/* Send what the failure detector owes to one peer, and messages that wait for room. */
 void gyre_watch_send_owed(struct gyre_watch *watch, uint32_t link);
 void gyre_watch_flush(struct gyre_watch *watch, uint32_t link);
 
 /* Marks the link as broken and tells the failure detector. */
 void gyre_watch_break(struct gyre_watch *watch, uint32_t link, int status);
 
-/* Whether a peer of this node is there to answer. */
+/* Whether a peer of this node can still answer. */
 bool gyre_watch_link_answers(const struct gyre_watch *watch, uint32_t link);
 
 /* -- share.c, import.c ------------------------------------------------------------------------- */
@@ -101,7 +102,7 @@ void gyre_watch_hear_reply(struct gyre_watch *watch, uint32_t link,
                            const struct gyre_watch_message *message);
 void gyre_watch_drop_exports(struct gyre_watch *watch);
 
-/* `passed` stays the caller's. */
+/* Act on a SHARE and an UNSHARE. `passed` stays the caller's. */
 void gyre_watch_hear_offer(struct gyre_watch *watch, uint32_t link,
                            const struct gyre_watch_message *message, int passed);
 void gyre_watch_hear_unshare(struct gyre_watch *watch, uint32_t link,

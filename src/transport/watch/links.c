@@ -26,8 +26,16 @@ int gyre_watch_listen(struct gyre_watch *watch, int fd, uint32_t events,
 void gyre_watch_break(struct gyre_watch *watch, uint32_t index, int status)
 {
     struct gyre_watch_link *link = &watch->link[index];
-    const char *why = status == -EPIPE ? NULL : gyre_status_name(status);
+    /* A socket that is closed with bytes unread, as a killed process closes its own, resets. */
+    bool closed = status == -EPIPE || status == -ECONNRESET;
+    const char *why = closed ? NULL : gyre_status_name(status);
 
+    if (link->broken)
+        return;
+    if (status == GYRE_CORRUPT) {
+        gyre_detector_corrupt(watch->detector, gyre_now_ns(), index);
+        gyre_watch_send_owed(watch, index); /* what goes the other way may arrive whole */
+    }
     if (link->broken)
         return;
     link->broken = true;
@@ -36,7 +44,7 @@ void gyre_watch_break(struct gyre_watch *watch, uint32_t index, int status)
     pthread_cond_broadcast(&watch->changed);
 }
 
-/* Has epoll tell about room exactly while something waits for it. */
+/* Has epoll tell about room exactly while a message waits for it. */
 static void arm(struct gyre_watch *watch, uint32_t index)
 {
     struct gyre_watch_link *link = &watch->link[index];
@@ -50,7 +58,8 @@ static void arm(struct gyre_watch *watch, uint32_t index)
     epoll_ctl(watch->poller, EPOLL_CTL_MOD, link->channel.fd, &event);
 }
 
-/* Of a send. A peer that has closed its end may have said why: reading finds that, and the end. */
+/* Acts on the status of a send. A peer that has closed its end may have said why: reading finds the
+ * reason, and the end. */
 static void act_on(struct gyre_watch *watch, uint32_t index, int status)
 {
     if (status == -EPIPE || status == -ECONNRESET)
@@ -80,8 +89,8 @@ void gyre_watch_post(struct gyre_watch *watch, uint32_t index,
     send_bytes(watch, index, bytes, gyre_watch_encode(&mine, bytes), pass);
 }
 
-/* A channel that keeps something is not asked for more: the failure detector's word will be newer
- * when there is room. */
+/* Sends what is owed, unless messages wait in the channel: the failure detector's word will be
+ * newer when there is room. */
 void gyre_watch_send_owed(struct gyre_watch *watch, uint32_t index)
 {
     struct gyre_watch_link *link = &watch->link[index];

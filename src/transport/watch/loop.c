@@ -27,7 +27,7 @@
 
 #define EVENTS         64
 #define ABSENT         (200 * GYRE_MS)
-#define MESSAGES_A_RUN 64 /* read from one channel before the others have their turn */
+#define MESSAGES_A_RUN 64 /* messages read from one channel before the others have their turn */
 
 /* -- out --------------------------------------------------------------------------------------- */
 
@@ -40,7 +40,7 @@ static void ring(const struct gyre_bell *bell)
         syscall(SYS_futex, bell->word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     }
     if (bell->eventfd >= 0 && write(bell->eventfd, &one, sizeof one) < 0)
-        return; /* full: it is readable already */
+        return; /* full: readable already */
 }
 
 static void publish_failure(struct gyre_watch *watch, const struct gyre_detector_record *record)
@@ -57,7 +57,7 @@ static void publish_failure(struct gyre_watch *watch, const struct gyre_detector
     gyre_log(GYRE_LOG_INFO, "failed: %s", record->text);
 }
 
-/* Acts on everything that the failure detector concluded. */
+/* Acts on all conclusions of the failure detector. */
 void gyre_watch_settle(struct gyre_watch *watch)
 {
     const struct gyre_detector_record *record = gyre_detector_failure(watch->detector);
@@ -98,8 +98,7 @@ static void hear_message(struct gyre_watch *watch, uint32_t index,
         close(passed);
 }
 
-/* Reads up to `most` messages; returns GYRE_AGAIN when the channel is empty, 0 when there may be
- * more. */
+/* Reads up to `most` messages. GYRE_AGAIN: the channel is empty; 0: there may be more. */
 static int read_link(struct gyre_watch *watch, uint32_t index, int most)
 {
     struct gyre_watch_link *link = &watch->link[index];
@@ -156,15 +155,16 @@ static void handle(struct gyre_watch *watch, const struct epoll_event *event)
         break;
     case GYRE_WATCH_FROM_NUDGE:
         if (read(watch->nudge, &count, sizeof count) < 0)
-            return; /* somebody else's turn took it */
+            return; /* another thread's turn took it */
         break;
     }
 }
 
 /* -- the thread -------------------------------------------------------------------------------- */
 
-/* A thread that waits looks every 50 ms. One that does not is kept from running, by others on its
- * core or by a page that comes slowly: its part may be on its way, so this counts as motion. */
+/* Counts absences. A thread that waits looks every 50 ms. A thread that does not look is kept from
+ * running, by others on its core or by a page that comes slowly. Its part may be on its way, so an
+ * absence counts as motion. */
 static void count_absence(struct gyre_watch *watch, struct gyre_watch_state *fresh)
 {
     uint64_t now = gyre_now_ns();
@@ -180,8 +180,8 @@ static void count_absence(struct gyre_watch *watch, struct gyre_watch_state *fre
     fresh->motion += watch->absences;
 }
 
-/* Looks at what the rank does, keeping the last look if the communicator is just writing, and lets
- * the failure detector act on it. */
+/* Looks at the rank's activity, or keeps the last look if the communicator is just writing, and
+ * lets the failure detector act on it. */
 void gyre_watch_turn(struct gyre_watch *watch)
 {
     struct gyre_watch_state fresh = {.rank = watch->is.joined->rank};

@@ -1,4 +1,4 @@
-/* Regions that this process shares inside its node. What peers do with them is in import.c.
+/* Shares regions of this process inside its node. import.c has the peers' side.
  *
  *     share(id) ── SHARE id, length, fd ──▶ each peer's watch imports the region, keeps it under
  *        ⋮                                  (peer, id) in its views, and answers
@@ -7,13 +7,14 @@
  *
  * The peers' threads answer at once whatever their ranks compute, so share() takes a fraction of a
  * millisecond and no other rank has to call anything. A peer that is gone or has said goodbye
- * counts as having answered: it will not read the region. If its end is a failure, health says so.
+ * counts as having answered, because it will not read the region. If its end is a failure, health
+ * says so.
  *
- * A region of CUDA memory is mapped on the peer's own device. A peer in this process is told the
+ * A region of CUDA memory is mapped on the peer's own device. A peer in this process gets the
  * address and needs no descriptor, which the driver might refuse to open in the process that made
- * it. The UNSHARE of CUDA memory is answered too, and unshare() waits for the answer: memory that
- * is freed while others have it open is an error to the driver. An answer also says that the device
- * of a peer in this process cannot map the region but copies it.
+ * it. The UNSHARE of CUDA memory is answered too, and unshare() waits for the answer: freeing
+ * memory that others have open is an error to the driver. A reply also says that the device of a
+ * peer in this process cannot map the region but copies it.
  *
  * Tested by tests/program/failures/watch_share.c. */
 #include "transport/watch/inside.h"
@@ -34,10 +35,10 @@ struct gyre_watch_export {
     struct gyre_watch_export *next;
     uint32_t id, waiting;
     enum gyre_memory_kind kind;
-    bool copied; /* by a peer that cannot map it */
+    bool copied; /* a peer that cannot map the region copies it */
     struct gyre_trouble refusal;
-    bool *owes;   /* per link: its answer is due */
-    bool *agreed; /* per link: it has answered, and maps it */
+    bool *owes;   /* per link: an answer is due */
+    bool *agreed; /* per link: the peer has mapped the region */
 };
 
 static struct gyre_watch_export **find_export(struct gyre_watch *watch, uint32_t id)
@@ -98,7 +99,7 @@ static bool peer_is_here(const struct gyre_watch *watch, uint32_t link)
     return gyre_job_here(watch->is.job, gyre_detector_peer(watch->detector, link));
 }
 
-/* A peer that is there owes an answer from now on. */
+/* Asks a peer, which then owes an answer. */
 static void ask_peer(struct gyre_watch *watch, struct gyre_watch_export *export, uint32_t link,
                      const struct gyre_watch_message *message, int pass)
 {
@@ -150,7 +151,7 @@ static int check_health(struct gyre_watch *watch, struct gyre_trouble *trouble)
     return status;
 }
 
-/* How long answers may take: a peer that cannot answer is found dead before. */
+/* How long answers may take: before that a peer that cannot answer is found dead. */
 static uint64_t answer_time(const struct gyre_watch *watch)
 {
     uint64_t wait_ms =
@@ -158,9 +159,8 @@ static uint64_t answer_time(const struct gyre_watch *watch)
     return wait_ms * GYRE_MS + ANSWER_EXTRA;
 }
 
-/* Sleeps for at most a moment. Returns how long it was, but no more than that moment: what is
- * longer, the whole job may have been stopped (Ctrl-Z, a suspended machine), and then nobody is
- * late. */
+/* Sleeps for at most a moment. Returns the time, but no more than that moment: if it was longer,
+ * the whole job may have been stopped (Ctrl-Z, a suspended machine), and then no peer is late. */
 static uint64_t doze(struct gyre_watch *watch, uint64_t most)
 {
     uint64_t began = gyre_now_ns(), slept;
@@ -176,7 +176,7 @@ static void settle_answer(struct gyre_watch_export *export, uint32_t link)
     export->owes[link] = false;
 }
 
-/* A peer that has gone or said goodbye owes no answer any more. */
+/* Whether all have answered. A peer that has gone or said goodbye owes no answer. */
 static bool all_answered(const struct gyre_watch *watch, struct gyre_watch_export *export)
 {
     for (uint32_t i = 0; i<watch->links &&export->waiting> 0; i++)
@@ -207,7 +207,7 @@ static int await_answers(struct gyre_watch *watch, struct gyre_watch_export *exp
     return 0;
 }
 
-/* Does a peer need a descriptor of it? */
+/* Whether a peer needs a descriptor of the region. */
 static bool needs_descriptor(const struct gyre_watch *watch, const struct gyre_region *region)
 {
     bool needed = region->kind == GYRE_MEMORY_HOST;
@@ -234,7 +234,7 @@ static int check_shareable(struct gyre_watch *watch, uint32_t id, const struct g
     return 0;
 }
 
-/* *export stays in the list, also where this fails; NULL: there is none. */
+/* Shares a region. *export stays in the list also after a failure; NULL: there is none. */
 static int share_locked(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
                         uint8_t flags, struct gyre_watch_export **export,
                         struct gyre_trouble *trouble)
@@ -258,6 +258,16 @@ static int check_process(const struct gyre_watch *watch, struct gyre_trouble *tr
                                   "sharing memory: the watch belongs to the parent process");
 }
 
+/* Peers unmap a region that they cannot all map. But where the job has failed they may have begun
+ * to read it: host memory stays mapped there until they stop. */
+static void give_up(struct gyre_watch *watch, struct gyre_watch_export *export, int status)
+{
+    if (export->kind == GYRE_MEMORY_HOST && status == atomic_load(&watch->is.health->status))
+        remove_export(watch, export->id);
+    else
+        withdraw(watch, export->id);
+}
+
 int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
                      enum gyre_share share, struct gyre_trouble *trouble)
 {
@@ -270,7 +280,7 @@ int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_re
     pthread_mutex_lock(&watch->lock);
     status = share_locked(watch, id, region, flags, &export, trouble);
     if (status != 0 && export != NULL)
-        withdraw(watch, id);
+        give_up(watch, export, status);
     pthread_mutex_unlock(&watch->lock);
     return status;
 }
@@ -284,7 +294,7 @@ bool gyre_watch_copied(struct gyre_watch *watch, uint32_t id)
     return copied;
 }
 
-/* Who agreed, by rank; whether bytes were wrong for one who did not. */
+/* Reads the answers: which ranks agreed, and whether a rank that did not saw wrong bytes. */
 static int read_answers(struct gyre_watch *watch, const struct gyre_watch_export *export,
                         int status, bool *agreed)
 {
@@ -312,7 +322,7 @@ int gyre_watch_try(struct gyre_watch *watch, uint32_t id, const struct gyre_regi
     return status;
 }
 
-/* Waits until the peers have closed it; a failed job waits for nobody. */
+/* Withdraws a region and waits until the peers have unmapped it; not where the job has failed. */
 static void take_back(struct gyre_watch *watch, struct gyre_watch_export *export)
 {
     struct gyre_watch_message message = {

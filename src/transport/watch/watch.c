@@ -1,21 +1,22 @@
-/* The watch: starting it, saying goodbye, and what other threads may call.
+/* The watch: its start, its goodbye, and the calls of other threads.
  *
  * The failure detector (transport/watch/detect/failure_detector.h) decides, loop.c carries its
  * messages on a thread of its own, share.c and import.c pass regions around. One lock covers all of
  * these and is never held while anything blocks. report() therefore sends by itself: a process that
  * exits right after a report has told its peers.
  *
- * After a failure the thread goes on until stop(): peers' deaths still matter to threads that wait
- * for a writer to end. After fork() the child has the memory but no thread: every call there does
- * nothing, and stop() only frees.
+ * After a failure the thread goes on until stop(), because threads that wait for a writer to end
+ * need to hear of peers' deaths. After fork() the child has the memory but no thread: every call
+ * there does nothing, and stop() only frees.
  *
  * Tested by tests/program/failures/watch.c. */
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/machine/thread.h"
 #include "transport/watch/inside.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,11 +24,21 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define STACK_BYTES (64 * 1024)
-#define PATIENCE    (10 * GYRE_SECOND) /* before ranks that have not joined are named */
-#define LAST_WORDS  (100 * GYRE_MS)    /* for what sockets have not taken when the thread ends */
+#define PATIENCE (10 * GYRE_SECOND) /* before ranks that have not joined are named */
+/* For messages that sockets have not taken when the thread ends. */
+#define LAST_WORDS (100 * GYRE_MS)
 
 /* -- start ------------------------------------------------------------------------------------- */
+
+/* Protects a link over a control connection. */
+static int seal_link(struct gyre_watch *watch, struct gyre_watch_link *link, uint32_t rank)
+{
+    const struct gyre_peer *peer = &watch->is.joined->peer[rank];
+    const enum gyre_seal_mode mode = watch->is.security[peer->one_machine];
+
+    gyre_log(GYRE_LOG_DEBUG, "the watch's messages to rank %u are %s", rank, gyre_seal_word(mode));
+    return gyre_watch_channel_seal(&link->channel, mode, &peer->control_keys);
+}
 
 static int open_link(struct gyre_watch *watch, uint32_t index)
 {
@@ -41,6 +52,8 @@ static int open_link(struct gyre_watch *watch, uint32_t index)
     link->pidfd = link->node ? peer->pidfd : -1;
     int status =
         gyre_watch_channel_init(&link->channel, link->node ? peer->unix_fd : peer->control);
+    if (status == 0 && !link->node)
+        status = seal_link(watch, link, rank);
     if (status == 0)
         status = gyre_watch_listen(watch, link->channel.fd, EPOLLIN, GYRE_WATCH_FROM_LINK, index);
     if (status == 0 && link->pidfd >= 0)
@@ -141,16 +154,7 @@ static void destroy(struct gyre_watch *watch)
 
 static int start_watch_thread(struct gyre_watch *watch)
 {
-    pthread_attr_t attributes;
-    sigset_t all, before;
-
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int status = -pthread_create(&watch->thread, &attributes, gyre_watch_run, watch);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
+    int status = gyre_thread_start(&watch->thread, gyre_watch_run, watch);
     if (status != 0)
         return status;
     pthread_setname_np(watch->thread, "gyre-watch");
@@ -176,6 +180,10 @@ int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch
         fresh->mine.rank = options->joined->rank;
         gyre_watch_turn(fresh); /* the first beat: from now on silence counts */
         status = start_watch_thread(fresh);
+        if (status != 0)
+            gyre_trouble_set(trouble, status,
+                             "watch: cannot start a thread: %s (see ulimit -u, ulimit -v)",
+                             gyre_status_name(status));
     }
     if (status == 0) {
         *watch = fresh;
@@ -192,14 +200,17 @@ static void nudge(struct gyre_watch *watch)
     uint64_t one = 1;
 
     if (write(watch->nudge, &one, sizeof one) < 0)
-        return; /* full: it is readable already */
+        return; /* full: readable already */
 }
 
+/* Waits longer than the dead time: a rank that was stopped on its way to its goodbye is told before
+ * this rank leaves. */
 static uint64_t leaving_deadline(struct gyre_watch *watch)
 {
-    int wait_ms = watch->is.dead_time_ms > 0 ? watch->is.dead_time_ms : watch->is.timeout_ms;
+    uint64_t dead_ms = (uint64_t)watch->is.dead_time_ms;
+    uint64_t wait_ms = dead_ms > 0 ? dead_ms + dead_ms / 2 : (uint64_t)watch->is.timeout_ms;
     if (watch->parts_until == 0)
-        watch->parts_until = gyre_now_ns() + (uint64_t)wait_ms * GYRE_MS;
+        watch->parts_until = gyre_now_ns() + wait_ms * GYRE_MS;
     return watch->parts_until;
 }
 
@@ -224,7 +235,7 @@ static void say_goodbye(struct gyre_watch *watch)
     watch->ending = true;
 }
 
-/* Waits until the socket has taken all that is kept for it; false if it does not in time. */
+/* Waits until the socket has taken all messages that wait for it; false: not in time. */
 static bool drain_link(struct gyre_watch_link *link, uint64_t limit)
 {
     struct pollfd room = {.fd = link->channel.fd, .events = POLLOUT};

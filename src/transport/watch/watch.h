@@ -5,18 +5,17 @@
  * (transport/watch/detect/failure_detector.h). The watches form a tree: rank → the lowest rank of
  * its node → rank 0, over the channels that the join left (transport/join/joined.h): the Unix
  * sockets inside the node, rank 0's control connections between nodes. The thread never touches a
- * communicator: what it has learned stands in `struct gyre_health`, which every waiting loop polls,
+ * communicator. What it has learned stands in `struct gyre_health`, which every waiting loop polls,
  * and it rings the process's doorbell so that sleepers look.
  *
- * What counts as a failure
- *   - a peer of this node died: its pidfd tells (not the socket, which a forked child may keep);
- *   - a peer is silent for the dead time: no heartbeat arrived (a stopped process sends none, a
- *     computing one does); a watcher whose own tick came late grants that lateness to everybody;
- *   - two ranks called different operations under the same sequence; or all ranks wait, in
- *     operations of different sequence, and none moves; or a rank refused a call in which others
- *     wait, and does not make it again; or a rank waits longer than its limit for ranks that have
- *     not joined;
- *   - the launcher's pipe ended. */
+ * Failures are:
+ *   - A peer of this node died. Its pidfd tells, not its socket, which a forked child may keep.
+ *   - A peer is silent for the dead time: no beat arrived. A stopped process sends none, a
+ *     computing one does. A watcher whose own tick came late grants that time to every peer.
+ *   - Two ranks called different operations under one sequence; or all ranks wait, in operations of
+ *     different sequences, and none moves; or a rank refused a call in which others wait, and does
+ *     not make it again; or a rank waits longer than its limit for ranks that have not joined.
+ *   - The launcher's pipe ended. */
 #ifndef GYRE_TRANSPORT_WATCH_WATCH_H
 #define GYRE_TRANSPORT_WATCH_WATCH_H
 
@@ -24,15 +23,17 @@
 #include "device/device.h"
 #include "transport/job/job.h"
 #include "transport/join/joined.h"
+#include "transport/seal/seal.h"
 #include "transport/watch/activity.h"
 
 #include <stdatomic.h>
 
 /* The state of the job. Every loop that waits reads it; the watch writes it once. */
 struct gyre_health {
-    _Atomic int status;          /* 0: all is well; otherwise `failure` never changes again */
-    struct gyre_trouble failure; /* the first failure of the job, as every rank is told it */
-    uint32_t failed_rank;        /* the rank that failed; UINT32_MAX: none in particular */
+    _Atomic int status; /* 0: all is well; otherwise `failure` never changes again */
+    /* The first failure of the job, with the same words on every rank. */
+    struct gyre_trouble failure;
+    uint32_t failed_rank; /* the rank that failed; UINT32_MAX: none in particular */
 };
 
 /* The process's doorbell: a word on which sleepers wait by futex (shared), and an eventfd for
@@ -45,11 +46,14 @@ struct gyre_bell {
 struct gyre_watch_options {
     const struct gyre_job *job;
     struct gyre_joined *joined; /* borrowed, with its unix_fd, pidfd and control, until stop() */
-    int dead_time_ms;           /* 0: nobody is ever declared dead by silence */
-    int timeout_ms;             /* of an operation: then all fail, and missing ranks are named */
+    int dead_time_ms;           /* 0: silence never counts as death */
+    /* Of an operation: then all ranks fail, and missing ranks are named. */
+    int timeout_ms;
     struct gyre_activity *activity; /* the process's first */
     struct gyre_health *health;
     struct gyre_bell bell;
+    /* Of messages over `control`: to ranks of other machines, and to those of this one. */
+    enum gyre_seal_mode security[2];
     int cuda_device;                    /* maps CUDA memory of peers; -1: such memory is refused */
     struct gyre_copy_queue *copy_queue; /* halted while peers' memory is unmapped; may be NULL */
 };
@@ -59,32 +63,32 @@ struct gyre_watch;
 int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch **watch,
                      struct gyre_trouble *trouble);
 
-/* Says in the beats from now on that this rank has nothing more to do and waits for its peers.
- * Returns the end of this wait: the dead time from now. */
+/* Says in all later beats that this rank has nothing more to do and waits for its peers. Returns
+ * the end of this wait: 1.5 times the dead time from now. */
 uint64_t gyre_watch_part(struct gyre_watch *watch);
 
 /* Says goodbye, waits until all ranks have said goodbye or one has failed, and joins the thread.
- * The wait ends at the time that part() returned, or else after the dead time. After a goodbye its
- * sender's exit is no failure. In a forked child the call only frees memory. NULL allowed. */
+ * The wait ends at the time that part() returned, or else after the dead time. After a goodbye the
+ * end of its sender is no failure. In a forked child the call only frees memory. NULL allowed. */
 void gyre_watch_stop(struct gyre_watch *watch);
 
 /* Tells the job of a failure seen or decided here. The first failure known to the tree wins.
- * Without `echo` health->status is set and the peers have been sent the failure before this call
+ * Without `echo`, health->status is set and the failure has been sent to the peers before this call
  * returns. With `echo` the failure may be the consequence of another one, as a lost connection is.
- * Then it is held back: up to 200 ms for the cause to arrive; a mismatch until the watches have
- * told what both ranks called, at most for little more than half of the dead time. Any thread; does
- * not block. */
+ * Such a failure is held back: up to 200 ms for the cause to arrive; a mismatch until the watches
+ * have told what both ranks called, at most for little more than half of the dead time. Any thread;
+ * does not block. */
 void gyre_watch_report(struct gyre_watch *watch, int status, uint32_t rank, bool echo,
                        const char *text);
 
-/* Adds a communicator to those that beats tell of, or removes it. The activity is not read any more
- * when ignore() returns. Any thread; `watch` may be NULL. */
+/* Add a communicator to those of which beats tell, and remove it. When ignore() returns the
+ * activity is not read any more. Any thread; `watch` may be NULL. */
 void gyre_watch_attend(struct gyre_watch *watch, struct gyre_activity *activity);
 void gyre_watch_ignore(struct gyre_watch *watch, struct gyre_activity *activity);
 
 /* Records that a call with this number was refused here and started nothing. Peers that wait in the
- * operation are told why, if this rank makes no such call for half of the dead time. `why` NULL:
- * the call that was refused last has got this number. Any thread; `watch` may be NULL. */
+ * operation are told the reason if this rank makes no such call for half of the dead time. `why`
+ * NULL: the call that was refused last has this number now. Any thread; `watch` may be NULL. */
 void gyre_watch_refuse(struct gyre_watch *watch, struct gyre_activity *activity, uint64_t sequence,
                        const char *why);
 
@@ -101,9 +105,8 @@ bool gyre_watch_copied(struct gyre_watch *watch, uint32_t id);
 
 /* Has each peer of this node try (transport/memory/proof.h) a region of CUDA memory that
  * gyre_proof_begin() has filled. Waits for all answers; no peer keeps the region. agreed[rank], of
- * all ranks, says whether the rank has copied rightly. 0: all peers that are there have.
- * GYRE_CORRUPT: some peer copied wrong bytes. GYRE_UNSUPPORTED: some peer cannot map the region.
- * Any thread. */
+ * all ranks, says whether the rank has copied rightly. 0: all living peers have. GYRE_CORRUPT: some
+ * peer copied wrong bytes. GYRE_UNSUPPORTED: some peer cannot map the region. Any thread. */
 int gyre_watch_try(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
                    bool *agreed, struct gyre_trouble *trouble);
 
@@ -112,12 +115,12 @@ int gyre_watch_try(struct gyre_watch *watch, uint32_t id, const struct gyre_regi
  * process maps them. Any thread. */
 void gyre_watch_unshare(struct gyre_watch *watch, uint32_t id);
 
-/* Unmaps all CUDA memory of peers and takes no more. To be called before a goodbye: its sender is
- * not asked to unmap any more, and the owners free their memory. Any thread. */
+/* Unmaps all CUDA memory of peers and accepts no more. Called before a goodbye: peers do not ask
+ * its sender to unmap, and free their memory. Any thread. */
 void gyre_watch_let_go(struct gyre_watch *watch);
 
 /* Returns the eventfd that wakes `peer` when it sleeps on descriptors, -1: none. The peer has
- * passed it as the `fd` of a region of length 0. The watch keeps it. Any thread. */
+ * passed the eventfd as the `fd` of a region of length 0. The watch keeps it. Any thread. */
 int gyre_watch_peer_bell(struct gyre_watch *watch, uint32_t peer);
 
 /* Returns this process's view of a region that `peer` shares, of that kind and at least `length`
@@ -130,7 +133,7 @@ void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id,
  * watch. */
 const struct gyre_views *gyre_watch_views(const struct gyre_watch *watch);
 
-/* Whether the peer's process is known to have ended (pidfd) and so cannot write any more. Any
+/* Whether the peer's process is known to have ended (pidfd), so that it cannot write any more. Any
  * thread. */
 bool gyre_watch_peer_ended(struct gyre_watch *watch, uint32_t peer);
 

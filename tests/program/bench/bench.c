@@ -57,6 +57,13 @@ static void expect_text(const char *text)
     }
 }
 
+/* Of a bench that measures its ceiling, too: a busy machine may have held up the ceiling alone, and
+ * the bench then says that no machine is as fast as its rows. */
+static void expect_measured(int code)
+{
+    expect_code(code, strstr(output, "FAILED: no machine") ? 1 : 0);
+}
+
 struct tally {
     int rows;
     int words_wrong; /* rows that have not 13 words */
@@ -96,6 +103,8 @@ static struct tally tally_rows(void)
 static void test_all_reduce(void **state)
 {
     expect_code(run("", "all_reduce --ranks 2 -b 8 -e 64K -f 8 -n 20"), 0);
+    assert_ptr_equal(strstr(output, "# Gyre version "), output);
+    expect_text(" in the format of nccl-tests 2.19.6\n# Collective test starting: all_reduce\n");
     expect_text("# Share in-place       : ");
     char cores[32];
     snprintf(cores, sizeof cores, " on %ld cores", sysconf(_SC_NPROCESSORS_ONLN));
@@ -131,9 +140,7 @@ static void test_over_sockets(void **state)
 {
     int code = run("", "all_reduce --ranks 2 -b 4 -e 256K -f 256 -n 5 --transport tcp --fresh");
     expect_text("bare sockets");
-    if (!strstr(output, "FAILED: no machine")) {
-        expect_code(code, 0);
-    }
+    expect_measured(code);
     assert_true(tally_rows().wrong == 0);
 }
 
@@ -142,12 +149,13 @@ static void test_header_names_the_poller(void **state)
     const char *line = "all_reduce --ranks 2 -b 8 -e 8 -n 2 --no-ceiling --transport tcp";
     expect_code(run("GYRE_TCP_POLLER=epoll", line), 0);
     expect_text("\n# poller epoll, memory gyre");
-    run("", line);
+    expect_code(run("", line), 0);
     expect_text(" poller ");
     if (strstr(output, " poller auto")) {
         fail_msg("a wish is told:\n%s", output);
     }
-    run("GYRE_TCP_POLLER=epoll", "all_reduce --ranks 2 -b 8 -e 8 -n 2 --no-ceiling");
+    expect_code(run("GYRE_TCP_POLLER=epoll", "all_reduce --ranks 2 -b 8 -e 8 -n 2 --no-ceiling"),
+                0);
     expect_text("\n# poller none, memory gyre");
 }
 
@@ -155,7 +163,8 @@ static void test_header_names_the_poller(void **state)
  * sends of 64 bytes nobody would see the end. */
 static void test_sockets_of_small_rows(void **state)
 {
-    run("timeout 100", "all_reduce --ranks 2 -b 8 -e 64 -f 8 -n 20 --transport tcp");
+    expect_measured(
+        run("timeout 100", "all_reduce --ranks 2 -b 8 -e 64 -f 8 -n 20 --transport tcp"));
     expect_text("bare sockets");
     assert_int_equal(tally_rows().rows, 2);
 }
@@ -302,7 +311,7 @@ static void test_ceilings(void **state)
                                         "gather --ranks 3 -b 64K -e 64K -n 5 --transport tcp"};
     static const char *const texts[] = {" read by sum of ", " written by ", "bare sockets"};
     for (int i = 0; i < 3; i++) {
-        run("", lines[i]);
+        expect_measured(run("", lines[i]));
         expect_text(texts[i]);
         expect_text("# Share in-place       : ");
     }

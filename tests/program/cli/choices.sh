@@ -17,10 +17,14 @@ unset $(env | sed -n 's/^\(GYRE_[A-Z_]*\)=.*/\1/p') GYRE_NONE
 # words.
 words() { # flags
     "$gyre" show choices "$@" -b 8 -e 2G | awk '
-        function size(text) { return text ~ /[KMG]$/ ? substr(text, 1, length(text) - 1) " " substr(text, length(text)) "iB" : text " B" }
+        function size(text) {
+            if (text !~ /[KMG]$/) return text " B"
+            return substr(text, 1, length(text) - 1) " " substr(text, length(text)) "iB"
+        }
         /^#/ || $1 == "size" { next }
         $2 != algorithm {
-            if (algorithm != "") out = out algorithm (first == last ? " at " : " up to ") size(last) ", "
+            if (algorithm != "")
+                out = out algorithm (first == last ? " at " : " up to ") size(last) ", "
             algorithm = $2
             first = $1
         }

@@ -99,6 +99,34 @@ static void tensors_are_told_in_json(void **state)
     rig_end(&rig);
 }
 
+/* Names and texts from a file: as a table, as JSON, and as a reason. */
+static void nothing_reaches_a_terminal_as_a_command(void **state)
+{
+    static const uint64_t one[] = {1};
+    static const struct gyre_stored_tensor tensors[] = {{"esc\x1b[2J\xc2\x9b"
+                                                         "2J\x7f",
+                                                         GYRE_STORED_U8, 1, one, "x", 0}};
+    static const struct gyre_stored_text texts[] = {{"key\x1b", "\xc2\x90\nforged"}};
+    static const char *const flags[] = {NULL, "--json"};
+    char path[256];
+    snprintf(path, sizeof path, "%s/escapes.safetensors", file_room);
+    assert_int_equal(gyre_safetensors_write(path, tensors, 1, texts, 1, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        inspect(path, flags[i], 0);
+        for (const char *at = rig.out_text; *at; at++)
+            if ((unsigned char)*at < ' ' ? *at != '\n' : *at == 0x7f || *at == '\xc2')
+                fail_msg("byte %#x in:\n%s", (unsigned char)*at, rig.out_text);
+        assert_non_null(strstr(rig.out_text, i ? "esc\\u001b[2J\\u009b2J\\u007f" : "esc?[2J??2J?"));
+        assert_non_null(strstr(rig.out_text, i ? "\\u0090\\nforged" : "key?: ???forged"));
+        rig_end(&rig);
+    }
+    assert_non_null(file_room_make("escapes.safetensors",
+                                   "\x20\0\0\0\0\0\0\0{\"\\u001b\\u009b\\n\":{}}            ", 40));
+    inspect(path, NULL, 2);
+    assert_non_null(strstr(rig.err_text, "tensor \"????\": byte 20 of"));
+    rig_end(&rig);
+}
+
 /* -- checkpoints ------------------------------------------------------------------------------- */
 
 static void generations_are_listed(void **state)
@@ -178,6 +206,7 @@ int main(void)
         cmocka_unit_test(tensors_are_listed),
         cmocka_unit_test(values_may_be_left_out),
         cmocka_unit_test(tensors_are_told_in_json),
+        cmocka_unit_test(nothing_reaches_a_terminal_as_a_command),
         cmocka_unit_test(generations_are_listed),
         cmocka_unit_test(what_is_refused_gets_one_sentence),
         cmocka_unit_test(what_is_damaged_is_told),

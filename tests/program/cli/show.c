@@ -29,6 +29,9 @@ static const struct wrong wrongs[] = {
     {{"all_reduce", "--type-bytes", "0"}, "--type-bytes is \"0\""},
     {{"all_reduce", "--run", "--json"}, "give --run or --json"},
     {{"all_reduce", "--run", "-c", "65"}, "at most 64 of each, not 65 of 4"},
+    {{"all_reduce", "--check", "-c", "4"},
+     "--check proves every root and count: leave out --count"},
+    {{"all_reduce", "--check", "-n", "65"}, "--check proves at most 64 ranks, not 65"},
     {{"all_reduce", "--in-place"}, "it goes with --run"},
     {{"all_gather", "--run", "-n", "9", "-c", "8"}, "at most 64 of each, not 72 of 9"},
     {{"gather", "--algo", "ring"}, "--algo ring does not build gather"},
@@ -113,14 +116,45 @@ static void every_algorithm_plays_to_the_end(void **state)
         const char *const *name = &algorithms[i];
         expect_shown(
             (const char *const[]){"show", "all_reduce", "--run", "-n", "5", "-a", *name, NULL},
-            "\nafter round 1\n", "every rank holds the sums");
+            "\nafter round 1", "every rank holds the sums");
         expect_shown((const char *const[]){"show", "all_reduce", "--run", "--in-place",
                                            "--type-bytes", "4096", "-a", *name, NULL},
-                     "\nafter round 2\n", "every rank holds the sums");
+                     "\nafter round 2", "every rank holds the sums");
         expect_shown(
             (const char *const[]){"show", "broadcast", "--run", "--root", "2", "-a", *name, NULL},
             "300", "every rank holds the root's data");
     }
+}
+
+/* A ring of 4 ranks has 6 exchanges in 9 rounds. */
+static void a_play_counts_exchanges(void **state)
+{
+    (void)state;
+    expect_shown((const char *const[]){"show", "all_reduce", "--run", "-a", "ring", NULL},
+                 "\nafter round 1, no messages\n", "every rank holds the sums");
+    expect_shown((const char *const[]){"show", "all_reduce", "--run", "-a", "ring", NULL},
+                 "\nafter round 2, exchange 2 of 6: reduce-scatter, step 2 of 3\n",
+                 "every rank holds the sums");
+    expect_shown((const char *const[]){"show", "all_reduce", "--run", "-a", "ring", NULL},
+                 "\nafter round 8, exchange 6 of 6: all-gather, step 3 of 3\n",
+                 "every rank holds the sums");
+    expect_shown((const char *const[]){"show", "all_reduce", "--run", "-a", "tree", NULL},
+                 ": broadcast, step 1 of 2\n", "every rank holds the sums");
+    expect_shown((const char *const[]){"show", "all_reduce", "--run", "-a", "doubling", NULL},
+                 ", exchange 2 of 2\n", "every rank holds the sums");
+    expect_shown((const char *const[]){"show", "broadcast", "--run", "-a", "ring", NULL},
+                 ", exchange 1 of 3\n", "every rank holds");
+}
+
+static void schedules_are_proved(void **state)
+{
+    (void)state;
+    expect_shown((const char *const[]){"show", "all_reduce", "--check", NULL},
+                 "ring              96 schedules of 1 to 16 ranks: proved\n", "proved");
+    expect_shown((const char *const[]){"show", "broadcast", "--check", "-a", "tree", "-n3", NULL},
+                 "tree              18 schedules of 3 ranks: proved\n", "proved");
+    expect_shown((const char *const[]){"show", "all_reduce", "--check", "--nodes", "3+2", NULL},
+                 "two_level ", "proved");
 }
 
 static void a_layout_is_played(void **state)
@@ -210,7 +244,7 @@ static void every_verb_plays_to_the_end(void **state)
     for (size_t i = 0; i < sizeof plays / sizeof *plays; i++) {
         const char *verb = plays[i].verb, *name = plays[i].algorithm;
         expect_shown((const char *const[]){"show", verb, "--run", "-n", "5", "-a", name, NULL},
-                     "\nafter round 0\n", plays[i].end);
+                     "\nafter round 0, ", plays[i].end);
         expect_shown(
             (const char *const[]){"show", verb, "--run", "--in-place", "-a", name, "-c", "3", NULL},
             "\ninput\n", plays[i].end);
@@ -226,6 +260,8 @@ int main(void)
         cmocka_unit_test(a_wrong_word_gets_one_sentence),
         cmocka_unit_test(tables_and_json),
         cmocka_unit_test(every_algorithm_plays_to_the_end),
+        cmocka_unit_test(a_play_counts_exchanges),
+        cmocka_unit_test(schedules_are_proved),
         cmocka_unit_test(a_layout_is_played),
         cmocka_unit_test(choices_are_shown),
         cmocka_unit_test(samples_are_shown),

@@ -1,6 +1,7 @@
 /* gyre tune as its users type it: it starts its ranks, measures, and leaves a file that the library
  * reads. No speed is asserted, only that every price is there and that what was not measured stays.
  */
+#include "rig/busy_loops.h"
 #include "rig/launch_rig.h"
 
 #include <stdio.h>
@@ -44,7 +45,8 @@ static void wrong_words_are_told(void **state)
     rig_end(&rig);
     rig_run(&rig, NULL, (const char *const[]){"tune", "-n", "2", "-o", "/nowhere/at/all", NULL});
     rig_expect(&rig, 1, "the ranks over shm failed");
-    assert_true(rig_has(rig.err_text, "/nowhere/at/all: No such file"));
+    assert_true(
+        rig_has(rig.err_text, "/nowhere/at/all: cannot create a file beside it: No such file"));
     rig_end(&rig);
 }
 
@@ -93,6 +95,27 @@ static void the_file_is_used(void **state)
     unsetenv("GYRE_TUNE_FILE");
 }
 
+/* A folder may be open to others: the new file has a name that nobody can foretell. */
+static void a_planted_link_is_not_followed(void **state)
+{
+    char link[280], victim[280], text[64];
+    (void)state;
+    snprintf(link, sizeof link, "%s.part", file);
+    snprintf(victim, sizeof victim, "%s.victim", file);
+    FILE *out = fopen(victim, "w");
+    fputs("my diary\n", out);
+    assert_int_equal(fclose(out), 0);
+    assert_int_equal(symlink(victim, link), 0);
+    put("gyre-tuning 1\nvalues 0\n");
+    rig_run(&rig, NULL, (const char *const[]){"tune", "-n", "2", "--out", file, NULL});
+    assert_int_equal(rig.code, 0);
+    rig_end(&rig);
+    FILE *in = fopen(victim, "r");
+    assert_non_null(fgets(text, sizeof text, in));
+    fclose(in);
+    assert_string_equal(text, "my diary\n");
+}
+
 /* What is there and no tuning is not overwritten. */
 static void another_file_is_left_alone(void **state)
 {
@@ -107,13 +130,36 @@ static void another_file_is_left_alone(void **state)
     assert_string_equal(text, "my diary\n");
 }
 
+/* Prices of a loaded machine are told to be that, on the terminal and in the file. */
+static void a_loaded_machine_is_told(void **state)
+{
+    char text[8192];
+    (void)state;
+    put("gyre-tuning 1\nvalues 0\n");
+    busy_loops_start();
+    rig_run(&rig, NULL, (const char *const[]){"tune", "-n", "4", "--out", file, NULL});
+    busy_loops_end();
+    assert_int_equal(rig.code, 0);
+    if (!rig_has(rig.err_text, "gyre tune: warning: while it measured, on ") ||
+        !rig_has(rig.err_text, " other processes took "))
+        fail_msg("%s", rig.err_text);
+    assert_true(rig_has(rig.out_text, "mapped measured under load; written to "));
+    assert_false(rig_has(rig.out_text, "off by"));
+    rig_end(&rig);
+    get(text, sizeof text);
+    assert_true(rig_has(text, ", under load: on "));
+    assert_false(rig_has(text, "off by"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_words_are_told),
         cmocka_unit_test(all_kinds_of_a_machine_are_priced),
         cmocka_unit_test(the_file_is_used),
+        cmocka_unit_test(a_planted_link_is_not_followed),
         cmocka_unit_test(another_file_is_left_alone),
+        cmocka_unit_test(a_loaded_machine_is_told),
     };
     snprintf(file, sizeof file, "%s/prices", rig_folder());
     return cmocka_run_group_tests_name("gyre tune", tests, NULL, NULL);

@@ -82,7 +82,7 @@ static void wrong_counts_are_told(void **state)
                                     {-1, -1},
                                     NULL,
                                     GYRE_REFUSED,
-                                    {"made_by: gyre_init_in_process here", "gyre_init there"},
+                                    {"call is gyre_init_in_process on", "and gyre_init on"},
                                     true});
 }
 

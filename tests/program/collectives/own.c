@@ -138,6 +138,7 @@ static int scaled(struct gyre_comm *comm, struct rig *rig)
     enum gyre_op op;
     (void)rig;
     bad |= rig_check(!gyre_op_scaled(comm, &scalar, GYRE_F32, &op), comm, "make");
+    bad |= rig_check(op >= GYRE_OP_FIRST_HANDLE && op <= GYRE_OP_LAST_HANDLE, comm, "range");
     scalar = 99;
     for (uint64_t count = 1; count <= BLOCK && !bad; count *= 30) {
         for (uint64_t i = 0; i < (uint64_t)n * count; i++)

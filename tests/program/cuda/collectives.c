@@ -162,6 +162,41 @@ static int in_groups(struct gyre_comm *comm, struct rig *rig)
     return gyre_finalize(comm) || bad;
 }
 
+/* -- a slow device ----------------------------------------------------------------------------- */
+
+/* Pieces of work wait, so slices of the device's memory are ready one after the other, and late. */
+static void slow_down(const struct rig *rig, int rank)
+{
+    (void)rig, (void)rank;
+    setenv("FAKECUDA_DELAY", "1500", 1);
+    setenv("GYRE_LANES", "8", 1);
+    setenv("GYRE_SLICE", "64K", 1);
+}
+
+/* Two sums that each want every lane. Rank 0 has the first on its device, where it is not ready at
+ * once: if the second were given the lanes meanwhile, each rank would hold them for an operation
+ * that waits for the other. */
+static int in_order(struct gyre_comm *comm, struct rig *rig)
+{
+    struct gyre_work *first, *second;
+    struct stage stage = {.carry = carry};
+    int bad = make_memory(comm, &stage);
+    float *a = (float *)stage.memory[0], *b = (float *)stage.memory[1];
+    void *there = gyre_rank(comm) ? (void *)a : (void *)stage.away[2];
+    (void)rig;
+    for (uint64_t i = 0; i < MOST_LONG; i++)
+        a[i] = b[i] = (float)(i % 1000 + (uint64_t)gyre_rank(comm));
+    bad = bad || (!gyre_rank(comm) && carry(there, a, MOST_LONG * sizeof *a)) ||
+          gyre_all_reduce_start(comm, there, there, MOST_LONG, GYRE_F32, GYRE_SUM, &first) ||
+          gyre_all_reduce_start(comm, b, b, MOST_LONG, GYRE_F32, GYRE_SUM, &second) ||
+          gyre_work_wait(first, -1) || gyre_work_wait(second, -1) ||
+          (!gyre_rank(comm) && carry(a, there, MOST_LONG * sizeof *a));
+    for (uint64_t i = 0; i < MOST_LONG && !bad; i++)
+        bad = rig_check(a[i] == (float)(2 * (i % 1000) + 1) && b[i] == a[i], comm, "the sums");
+    drop_memory(&stage);
+    return gyre_finalize(comm) || bad;
+}
+
 static void run(struct rig rig)
 {
     if (!rig.body)
@@ -183,6 +218,18 @@ static void parcels_are_right(void **state)
     (void)state;
     run((struct rig){.n = 2, .transport = "auto", .body = in_parcels});
     run((struct rig){.n = 3, .transport = "auto", .body = in_parcels});
+}
+
+static void a_slow_device_is_waited_for(void **state)
+{
+    (void)state;
+    run((struct rig){.n = 2, .transport = "tcp", .before = slow_down, .body = in_parcels});
+}
+
+static void lanes_go_in_the_order_of_calls(void **state)
+{
+    (void)state;
+    run((struct rig){.n = 2, .transport = "tcp", .before = slow_down, .body = in_order});
 }
 
 static void tcp_is_right(void **state)
@@ -211,9 +258,13 @@ static void groups_are_right(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shm_is_right),     cmocka_unit_test(parcels_are_right),
-        cmocka_unit_test(tcp_is_right),     cmocka_unit_test(nodes_are_right),
+        cmocka_unit_test(shm_is_right),
+        cmocka_unit_test(parcels_are_right),
+        cmocka_unit_test(tcp_is_right),
+        cmocka_unit_test(nodes_are_right),
         cmocka_unit_test(groups_are_right),
+        cmocka_unit_test(a_slow_device_is_waited_for),
+        cmocka_unit_test(lanes_go_in_the_order_of_calls),
     };
     setenv("FAKECUDA_DEVICES", "2", 1);
     setenv("GYRE_DEVICES", "0,1,0,1", 0);

@@ -10,7 +10,7 @@
 #include "stand_in/fakecuda/fakecuda.h"
 #include "program/cuda/stream_capture.h"
 
-#include "base/half.h"
+#include "base/small_floats.h"
 #include "rig/test.h"
 
 #include <stdio.h>

@@ -3,7 +3,6 @@
 #include <gyre/ddp.h>
 
 #include "rig/comm_rig.h"
-#include "program/ddp/hooks.h"
 #include "program/ddp/model.h"
 #include "rig/test.h"
 
@@ -316,7 +315,7 @@ static const struct gyre_ddp_hook in_cents = {.name = "cents",
                                               .decode = from_cents,
                                               .context = &hundred};
 
-/* Bytes are enough for these gradients, but not for notes. */
+/* Bytes are enough for these gradients. */
 static void to_bytes(const struct gyre_ddp_parcel *parcel, const float *gradient, void *wire,
                      void *context)
 {
@@ -326,8 +325,17 @@ static void to_bytes(const struct gyre_ddp_parcel *parcel, const float *gradient
         byte[i] = (int8_t)gradient[i];
 }
 
+static void from_bytes(const struct gyre_ddp_parcel *parcel, const void *wire, float *gradient,
+                       void *context)
+{
+    const int8_t *byte = wire;
+    (void)context;
+    for (uint64_t i = 0; i < parcel->count; i++)
+        gradient[i] = byte[i];
+}
+
 static const struct gyre_ddp_hook in_bytes = {
-    .name = "bytes", .type = GYRE_I8, .encode = to_bytes, .decode = gradients_of_bytes};
+    .name = "bytes", .type = GYRE_I8, .encode = to_bytes, .decode = from_bytes};
 
 static void hooks_carry_gradients(void **state)
 {

@@ -1,5 +1,6 @@
 /* How a step of the DDP engine ends: clipped by the norm of all ranks' gradient, told to be of no
- * use for a NaN, and told to be the last once every rank is out of data. */
+ * use for a NaN, the scale of the next one's wire, and told to be the last once every rank is out
+ * of data. */
 #include <gyre/ddp.h>
 
 #include "rig/comm_rig.h"
@@ -212,6 +213,73 @@ static void a_nan_is_named_where_it_is_looked_for(void **state)
     assert_int_equal(rig_run(&rig, 30), 0);
 }
 
+/* Ranks 1 and 2 have one each, rank 1 in "c", which is ready before "a": the lowest rank is named,
+ * with what it saw first. */
+static int have_several(struct gyre_comm *comm, struct rig *rig)
+{
+    struct gyre_ddp *ddp = make(comm, NULL);
+    int rank = gyre_rank(comm), bad = ddp == NULL;
+    (void)rig;
+    if (!bad) {
+        bad |= gyre_ddp_begin(ddp, 1);
+        for (int p = 0; p < PARAMETERS; p++)
+            memset(gyre_ddp_gradient(ddp, p), 0, sizes[p] * gyre_type_size(types[p]));
+        if (rank == 1)
+            *(float *)gyre_ddp_gradient(ddp, 2) = NAN;
+        if (rank)
+            *(float *)gyre_ddp_gradient(ddp, 0) = NAN;
+        for (int p = PARAMETERS - 1; p >= 0; p--)
+            bad |= gyre_ddp_ready(ddp, p);
+        bad |= gyre_ddp_wait(ddp);
+        const struct gyre_ddp_result *r = gyre_ddp_result(ddp);
+        bad |= rig_check(r->nonfinite == 2 && r->culprit == 1 && !strcmp(r->culprit_name, "c"),
+                         comm, "the first of several");
+    }
+    gyre_ddp_destroy(ddp);
+    return bad ? 1 : gyre_finalize(comm);
+}
+
+static void the_first_of_several_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(3, have_several), 0);
+}
+
+/* -- the scale of the wire --------------------------------------------------------------------- */
+
+/* Two steps of these samples, of a sum that f16 cannot hold and a mean that it can. The first step
+ * travels as it is; each later one as the power of two below the mean of the step before. */
+static int scale_the_wire(struct gyre_comm *comm, struct rig *rig)
+{
+    static const uint64_t samples[] = {6, 16, 50, 6};
+    static const double scale[] = {0x1p-4, 0x1p-5, 0x1p-7, 0x1p-4};
+    static float value[64];
+    const struct gyre_ddp_parameter parameter = {"w", GYRE_F32, 1, {64}, value};
+    struct gyre_ddp_options options = GYRE_DDP_OPTIONS_INIT;
+    struct gyre_ddp *ddp;
+    (void)rig;
+    options.wire = GYRE_DDP_WIRE_F16;
+    int bad = rig_check(!gyre_ddp_create(&ddp, comm, &parameter, 1, &options), comm, "create");
+    bad = bad || rig_check(gyre_ddp_wire_scale(ddp) == 0, comm, "no scale before the first step");
+    for (int step = 0; step < 4 && !bad; step++) {
+        bad = gyre_ddp_begin(ddp, samples[step]);
+        for (int i = 0; i < 64; i++)
+            ((float *)gyre_ddp_gradient(ddp, 0))[i] = 65536;
+        bad = bad || gyre_ddp_ready(ddp, 0) || gyre_ddp_wait(ddp) ||
+              rig_check(*(float *)gyre_ddp_gradient(ddp, 0) == 65536 / (float)samples[step], comm,
+                        "the mean") ||
+              rig_check(gyre_ddp_wire_scale(ddp) == scale[step], comm, "the scale");
+    }
+    gyre_ddp_destroy(ddp);
+    return bad ? 1 : gyre_finalize(comm);
+}
+
+static void the_wire_is_scaled_to_the_mean(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(2, scale_the_wire), 0);
+}
+
 /* -- done -------------------------------------------------------------------------------------- */
 
 /* Ranks with 5, 3 and 0 batches: all leave their loops behind the sixth step, and no sooner. */
@@ -251,6 +319,8 @@ int main(void)
         cmocka_unit_test(gradients_are_clipped_together),
         cmocka_unit_test(what_cannot_be_clipped_is_left),
         cmocka_unit_test(a_nan_is_named_where_it_is_looked_for),
+        cmocka_unit_test(the_first_of_several_is_named),
+        cmocka_unit_test(the_wire_is_scaled_to_the_mean),
         cmocka_unit_test(all_ranks_are_done_at_once),
     };
     return cmocka_run_group_tests_name("ddp, how a step ends", tests, NULL, NULL);

@@ -112,6 +112,27 @@ static int ends_where_one_rank_does(struct gyre_comm *comm, struct rig *rig)
     return gyre_finalize(comm) || ended; /* who leaves without it fails those still on their way */
 }
 
+/* The first difference is the story of every rank, also where the communicator has none. */
+static int tells_unequal_networks(struct gyre_comm *comm, struct rig *rig)
+{
+    const uint64_t widths[] = {FEATURES, 16 + (uint64_t)gyre_rank(comm), 3};
+    struct gyre_network *net = NULL;
+    struct gyre_ddp *ddp;
+    int status = gyre_network_perceptron(&net, widths, 3, NULL);
+    if (!status)
+        status = gyre_network_join(net, comm, NULL, &ddp);
+    int failed = rig_check(status == GYRE_MISMATCH, comm, gyre_status_name(status)) ||
+                 rig_check(strstr(gyre_error(NULL), "rank 1 has parameter '0.weight'") != NULL,
+                           comm, gyre_error(NULL));
+    gyre_network_destroy(net);
+    return gyre_finalize(comm) || failed;
+}
+
+static void unequal_networks(void **state)
+{
+    assert_int_equal(rig_run_everywhere(2, tells_unequal_networks), 0);
+}
+
 static void two_ranks(void **state)
 {
     assert_int_equal(rig_run_everywhere(2, ends_where_one_rank_does), 0);
@@ -127,6 +148,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_ranks),
         cmocka_unit_test(three_ranks),
+        cmocka_unit_test(unequal_networks),
     };
     return cmocka_run_group_tests_name("network", tests, NULL, NULL);
 }

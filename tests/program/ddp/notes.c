@@ -4,9 +4,9 @@
 #include <gyre/ddp.h>
 
 #include "base/rng.h"
+#include "base/types.h"
 #include "collectives/comm/communicator.h"
 #include "rig/comm_rig.h"
-#include "program/ddp/hooks.h"
 #include "rig/test.h"
 
 #include <math.h>
@@ -145,7 +145,7 @@ static int tell_each_other(struct gyre_comm *comm, struct rig *rig)
     return bad ? 1 : gyre_finalize(comm);
 }
 
-/* -- hooks, for which notes cannot ride -------------------------------------------------------- */
+/* -- hooks ------------------------------------------------------------------------------------- */
 
 /* The mean of ranks of the wire's own: no note survives it. */
 static void to_mean(const struct gyre_ddp_parcel *parcel, const float *gradient, void *wire,
@@ -165,22 +165,29 @@ static void from_mean(const struct gyre_ddp_parcel *parcel, const void *wire, fl
 static const struct gyre_ddp_hook mean = {
     .name = "mean", .type = GYRE_F32, .op = GYRE_AVG, .encode = to_mean, .decode = from_mean};
 
-/* Signs only, in elements that hold no byte. */
-static void to_signs(const struct gyre_ddp_parcel *parcel, const float *gradient, void *wire,
-                     void *context)
+/* One pattern, in elements of every type. */
+static void to_pattern(const struct gyre_ddp_parcel *parcel, const float *gradient, void *wire,
+                       void *element)
 {
-    int8_t *sign = wire;
-    (void)context;
-    for (uint64_t i = 0; i < parcel->count; i++)
-        sign[i] = (int8_t)((gradient[i] > 0) - (gradient[i] < 0));
+    (void)gradient;
+    memset(wire, 1, parcel->count * (uintptr_t)element);
 }
 
-static const struct gyre_ddp_hook signs = {
-    .name = "signs", .type = GYRE_I8, .encode = to_signs, .decode = gradients_of_bytes};
+static void from_pattern(const struct gyre_ddp_parcel *parcel, const void *wire, float *gradient,
+                         void *element)
+{
+    for (uint64_t i = 0; i < parcel->count; i++)
+        gradient[i] = ((const uint8_t *)wire)[i * (uintptr_t)element];
+}
 
-/* As unsigned ones they hold one. */
-static const struct gyre_ddp_hook bytes = {
-    .name = "bytes", .type = GYRE_U8, .encode = to_signs, .decode = gradients_of_bytes};
+#define PATTERN(ID, type_name, kind, element, ...)                                                 \
+    {.name = "pattern of " #type_name,                                                             \
+     .type = GYRE_##ID,                                                                            \
+     .encode = to_pattern,                                                                         \
+     .decode = from_pattern,                                                                       \
+     .context = (void *)sizeof(element)},
+
+static const struct gyre_ddp_hook pattern[] = {GYRE_TYPES(PATTERN)};
 
 /* -- everywhere -------------------------------------------------------------------------------- */
 
@@ -193,6 +200,8 @@ static const struct gyre_ddp_hook bytes = {
         }                                                                                          \
     }
 
+#define TRIAL_OF_TYPE(ID, ...) TRIAL(GYRE_F32, .hook = &pattern[GYRE_##ID]),
+
 /* The bucket of the first parameter is the last. */
 static const struct trial trials[] = {
     TRIAL(GYRE_F32, .mean = GYRE_DDP_MEAN_OF_SAMPLES),
@@ -204,10 +213,9 @@ static const struct trial trials[] = {
     TRIAL(GYRE_F32, .sharded = 1, .wire = GYRE_DDP_WIRE_BF16),
     TRIAL(GYRE_F64, .sharded = 1, .norm = 1),
     TRIAL(GYRE_F32, .hook = &mean),
-    TRIAL(GYRE_F32, .hook = &signs),
-    TRIAL(GYRE_F32, .hook = &signs, .sharded = 1),
-    TRIAL(GYRE_F32, .hook = &bytes, .no_feedback = 1),
-};
+    TRIAL(GYRE_F32, .hook = &pattern[GYRE_I8], .sharded = 1),
+    TRIAL(GYRE_F32, .hook = &pattern[GYRE_U8], .no_feedback = 1),
+    GYRE_TYPES(TRIAL_OF_TYPE)};
 
 static void words_arrive_as_they_were_given(void **state)
 {
@@ -259,7 +267,8 @@ static void a_model_of_nothing_has_words_too(void **state)
 static bool is_apart(const struct gyre_ddp_options *options)
 {
     const struct gyre_ddp_hook *hook = options->hook;
-    return options->sharded || (hook && (hook->op != GYRE_SUM || hook->type == GYRE_I8));
+    bool no_byte = hook && (hook->type == GYRE_F8E4M3 || hook->type == GYRE_F8E5M2);
+    return options->sharded || no_byte || (hook && hook->op != GYRE_SUM);
 }
 
 /* Operations of a step, behind the first, after which buckets are cut anew: one for each bucket,

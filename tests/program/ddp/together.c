@@ -87,6 +87,7 @@ struct fault {
     const char *kind;
     int status;
     const char *story[2];
+    int n; /* ranks; 0: 3 */
 };
 
 static void note_own(struct rig *rig, struct gyre_comm *comm, int status)
@@ -163,10 +164,11 @@ static int differ_at_creation(struct gyre_comm *comm, struct rig *rig)
 
 static void expect_fault(const struct fault *fault, int (*body)(struct gyre_comm *, struct rig *))
 {
-    struct rig rig = {.n = 3, .transport = "shm", .body = body, .argument = (void *)fault};
+    int n = fault->n ? fault->n : 3;
+    struct rig rig = {.n = n, .transport = "shm", .body = body, .argument = (void *)fault};
     rig_start(&rig);
     assert_int_equal(rig_wait(&rig, 30, 0), 0);
-    for (int rank = 0; rank < 3; rank++)
+    for (int rank = 0; rank < n; rank++)
         if (rig.shared->status[rank] != fault->status ||
             !strstr(rig.shared->error[rank], fault->story[0]) ||
             !strstr(rig.shared->error[rank], fault->story[1]))
@@ -248,6 +250,42 @@ static void divergence_names_rank_and_parameter(void **state)
     expect_fault(&of_rank_0, go_wrong);
 }
 
+/* Ranks 1 and 3 change a value before the second comparison. */
+static int compare_by_call(struct gyre_comm *comm, struct rig *rig)
+{
+    int rank = gyre_rank(comm), status = 0;
+    struct model *m = model_new(0);
+    struct gyre_ddp *ddp;
+    int bad =
+        rig_check(!gyre_ddp_create(&ddp, comm, m->parameter, PARAMETERS, NULL), comm, "create");
+    bad |= rig_check(gyre_ddp_compare(ddp) == 0, comm, "equal values");
+    if (rank % 2)
+        ((float *)gyre_ddp_value(ddp, 3))[17] += 1e-6f * (float)rank;
+    status = gyre_ddp_compare(ddp);
+    note_own(rig, comm, status);
+    bad |= rig_check(gyre_ddp_begin(ddp, 1) == status, comm, "a failed engine stays so");
+    gyre_ddp_destroy(ddp);
+    free(m);
+    return bad ? 1 : gyre_finalize(comm);
+}
+
+static void the_minority_is_named(void **state)
+{
+    static const struct fault of_five = {
+        "minority",
+        GYRE_CORRUPT,
+        {"after step 0 ranks 1, 3 hold other values of 'large' than the other ranks", "damaged"},
+        5};
+    static const struct fault half = {
+        "half",
+        GYRE_CORRUPT,
+        {"after step 0 ranks 1, 3 hold other values of 'large' than rank 0: ", "damaged"},
+        4};
+    (void)state;
+    expect_fault(&of_five, compare_by_call);
+    expect_fault(&half, compare_by_call);
+}
+
 static void a_strict_engine_wants_every_gradient(void **state)
 {
     static const struct fault fault = {
@@ -325,6 +363,7 @@ static int misuse(struct gyre_comm *comm, struct rig *rig)
     bad |= rig_check(gyre_ddp_begin(ddp, 1) == 0, comm, "begin");
     bad |= rig_check(gyre_ddp_begin(ddp, 1) == GYRE_INVALID, comm, "begin twice");
     bad |= rig_check(gyre_ddp_no_sync(ddp, 1) == GYRE_INVALID, comm, "no_sync within");
+    bad |= rig_check(gyre_ddp_compare(ddp) == GYRE_INVALID, comm, "compare within");
     bad |= rig_check(gyre_ddp_ready(ddp, 1) == GYRE_INVALID, comm, "unknown parameter");
     bad |= rig_check(gyre_ddp_ready(ddp, -1) == GYRE_INVALID, comm, "negative parameter");
     bad |= rig_check(gyre_ddp_add(ddp, GYRE_DDP_SUMS, 1) == GYRE_INVALID, comm, "unknown sum");
@@ -341,7 +380,8 @@ static int misuse(struct gyre_comm *comm, struct rig *rig)
     gyre_ddp_destroy(NULL);
     bad |= rig_check(gyre_ddp_create(NULL, comm, &one, 1, NULL) == GYRE_INVALID &&
                          gyre_ddp_create(&ddp, NULL, &one, 1, NULL) == GYRE_INVALID &&
-                         gyre_ddp_begin(NULL, 1) == GYRE_INVALID,
+                         gyre_ddp_begin(NULL, 1) == GYRE_INVALID &&
+                         gyre_ddp_compare(NULL) == GYRE_INVALID,
                      comm, "NULL is refused");
     return bad ? 1 : gyre_finalize(comm);
 }
@@ -358,6 +398,7 @@ int main(void)
         cmocka_unit_test(all_ranks_hear_what_one_says),
         cmocka_unit_test(different_models_are_refused),
         cmocka_unit_test(divergence_names_rank_and_parameter),
+        cmocka_unit_test(the_minority_is_named),
         cmocka_unit_test(a_strict_engine_wants_every_gradient),
         cmocka_unit_test(every_unused_parameter_is_named_once),
         cmocka_unit_test(misuse_is_refused_and_harmless),

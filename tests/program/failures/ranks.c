@@ -267,6 +267,8 @@ static void two_roots_at_the_end_are_told(void **state)
 static int part(struct gyre_comm *comm, struct rig *rig)
 {
     bool apart = gyre_rank(comm) == 1;
+    rig->shared->ready++;
+    rig_until(&rig->shared->ready, rig->n); /* whoever still joins would be told there */
     uint64_t since = rig_now();
     float data[2] = {0};
     int status = 0;
@@ -284,6 +286,49 @@ static void parted_ranks_are_told(void **state)
     (void)state;
     for (int tcp = 0; tcp < 2; tcp++)
         run_disagreement((struct rig){.transport = tcp ? "tcp" : "shm", .body = part});
+}
+
+/* Everybody else has nothing left to do but to say goodbye. */
+static int part_from_a_victim(struct gyre_comm *comm, struct rig *rig)
+{
+    int rank = gyre_rank(comm);
+    float x = 1;
+    int status = gyre_all_reduce(comm, &x, &x, 1, GYRE_F32, GYRE_SUM);
+    rig->shared->ready++;
+    if (rank == 1)
+        rig_until(&rig->shared->flag, 1); /* never */
+    rig->shared->status[rank] = gyre_finalize(comm);
+    snprintf(rig->shared->error[rank], sizeof rig->shared->error[rank], "%s", gyre_error(NULL));
+    return status;
+}
+
+static void a_rank_lost_before_its_goodbye_is_told(void **state)
+{
+    static const struct {
+        const char *transport;
+        int per_node, number;
+    } runs[] = {{"shm", 0, SIGKILL},
+                {"tcp", 0, SIGKILL},
+                {"auto", 2, SIGKILL},
+                {"shm", 0, SIGSTOP},
+                {"tcp", 0, SIGSTOP}};
+    (void)state;
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        struct rig rig = {.n = 3,
+                          .transport = runs[i].transport,
+                          .per_node = runs[i].per_node,
+                          .dead_ms = DEAD_MS,
+                          .body = part_from_a_victim};
+        rig_start(&rig);
+        rig_until(&rig.shared->ready, 3);
+        kill(rig.pid[1], runs[i].number);
+        assert_int_equal(rig_wait(&rig, 20, 1u << 1), 0);
+        for (int rank = 0; rank < 3; rank += 2) {
+            assert_int_equal(rig.shared->status[rank], GYRE_PEER_LOST);
+            assert_non_null(strstr(rig.shared->error[rank], "rank 1 "));
+        }
+        munmap(rig.shared, sizeof(*rig.shared));
+    }
 }
 
 /* -- a rank that skips, one that never comes --------------------------------------------------- */
@@ -352,8 +397,9 @@ static void operation_time_limit_names_who_is_missing(void **state)
                           .body = skip_one};
         rig_start(&rig);
         assert_int_equal(rig_wait(&rig, 20, 0), 0);
-        assert_non_null(strstr(rig.shared->error[0], "1"));
-        assert_non_null(strstr(rig.shared->error[2], "1"));
+        for (int rank = 0; rank < 3; rank += 2)
+            if (!strstr(rig.shared->error[rank], "rank 1"))
+                fail_msg("%s: rank %d tells: %s", rig.transport, rank, rig.shared->error[rank]);
         munmap(rig.shared, sizeof(*rig.shared));
     }
 }
@@ -488,6 +534,7 @@ int main(void)
         cmocka_unit_test(late_writes_are_not_seen),
         cmocka_unit_test(disagreeing_ranks_are_told),
         cmocka_unit_test(two_roots_at_the_end_are_told),
+        cmocka_unit_test(a_rank_lost_before_its_goodbye_is_told),
         cmocka_unit_test(parted_ranks_are_told),
         cmocka_unit_test(who_leaves_early_is_named),
         cmocka_unit_test(operation_time_limit_names_who_is_missing),

@@ -4,6 +4,7 @@
 #include "rig/tcp_pair.h"
 
 #include "transport/link/tcp/inside.h"
+#include "transport/link/tcp/uring.h"
 #include "rig/test.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@
 #define BYTES      300000
 #define POLLS_MOST 1000000
 
-enum child_end { SERVED_BY_EPOLL = 10, SERVED_BY_RING, NO_FILTER, WRONG_DATA, NO_PAIR };
+enum child_end { SERVED_BY_EPOLL = 10, SERVED_BY_RING, NO_FILTER, WRONG_DATA, NO_PAIR, WRONG_TRY };
 
 struct scene {
     const char *asked; /* NULL: whatever is best */
@@ -79,6 +80,9 @@ static enum child_end play(const struct scene *scene)
     setenv("GYRE_LOG", scene->log, 1);
     if (scene->refusal && refuse_ring(scene->refusal))
         return NO_FILTER;
+    struct gyre_trouble trouble = {0};
+    if (scene->refusal && (!gyre_tcp_uring_try(&trouble) || !trouble.text[0]))
+        return WRONG_TRY; /* who asks before a job is told the same */
     if (tcp_pair_open_as(&pair, wish, TCP_PAIR_INET, 1, 2))
         return NO_PAIR;
     char link[32];

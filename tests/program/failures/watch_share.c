@@ -219,6 +219,34 @@ static void test_share_with_a_stopped_rank_fails_with_the_job(void **state)
     rig_finish(&rig);
 }
 
+/* Rank 0 looks when rank 1 has said all that it had to say. */
+static void play_look_after_the_failure(struct rig_rank *me)
+{
+    play_share_when_told(me);
+    if (me->rank != 0)
+        return;
+    while (!gyre_watch_peer_ended(me->watch, 1))
+        rig_pause();
+    const uint8_t *view = gyre_watch_view(me->watch, 1, 1, GYRE_MEMORY_HOST, LENGTH);
+    put_value(me, view != NULL && view[LENGTH - 1] == 0);
+    rig_tell(me, SEEN);
+}
+
+/* Rank 1's share fails with the job, but rank 0 has mapped the region, and may be reading it. */
+static void test_what_a_peer_has_mapped_stays_where_the_job_has_failed(void **state)
+{
+    struct rig rig = node_of(3, play_look_after_the_failure);
+    rig_start(&rig);
+    rig_kill(&rig, 2, SIGSTOP);
+    atomic_store(&rig.board->go, GO_LOOK);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_await_phase(&rig, rank, SHARED, 1000);
+    atomic_store(&rig.board->go, GO_END);
+    rig_await_phase(&rig, 0, SEEN, 2000);
+    assert_int_equal(rig.board->seat[0].value, 1);
+    rig_finish(&rig);
+}
+
 /* Stopped in the middle of it, for longer than an answer may take, and continued: as Ctrl-Z and a
  * suspended machine do. Rank 2 is the first, so it cannot have answered. */
 static void test_share_outlives_a_stop_of_the_whole_job(void **state)
@@ -298,6 +326,7 @@ int main(void)
         cmocka_unit_test(test_region_that_cannot_be_mapped_is_refused),
         cmocka_unit_test(test_wrong_arguments_are_told_apart),
         cmocka_unit_test(test_share_with_a_stopped_rank_fails_with_the_job),
+        cmocka_unit_test(test_what_a_peer_has_mapped_stays_where_the_job_has_failed),
         cmocka_unit_test(test_share_outlives_a_stop_of_the_whole_job),
         cmocka_unit_test(test_thousands_of_regions_come_and_go),
     };

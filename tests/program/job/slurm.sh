@@ -17,7 +17,7 @@ skip() {
 find_tool() { # Debian names them slurmd-wlm; alternatives lead there
     command -v "$1" || command -v "$1-wlm"
 }
-for tool in slurmctld slurmd slurmstepd sbatch srun sinfo; do
+for tool in slurmctld slurmd slurmstepd sbatch srun sinfo scancel scontrol; do
     find_tool "$tool" >/dev/null || skip "there is no $tool"
 done
 plugins=$(find /usr/lib -name auth_none.so 2>/dev/null | head -n 1)
@@ -74,7 +74,8 @@ node=$!
 tries=0
 until timeout 5 sinfo -h -o %t 2>/dev/null | grep -q idle; do
     tries=$((tries + 1))
-    [ $tries -lt 100 ] || skip "no node of this Slurm became idle: $(tail -n 1 "$folder/slurmd.log")"
+    [ $tries -lt 100 ] ||
+        skip "no node of this Slurm became idle: $(tail -n 1 "$folder/slurmd.log")"
     kill -0 $node 2>/dev/null || skip "slurmd ended: $(tail -n 1 "$folder/slurmd.log")"
     sleep 0.2
 done
@@ -83,11 +84,12 @@ done
 
 # All at once, since sbatch asks after the end of its job ever less often.
 running=
-submit() { # a name, then words of train.sbatch; the output is in NAME.txt, the exit code in NAME.end
+submit() { # a name, then words of train.sbatch; leaves its output in NAME.txt, its end in NAME.end
     name=$1
     shift
     {
-        timeout 120 sbatch --wait --nodes=1 --ntasks-per-node=2 --chdir="$folder" --output="$folder/$name.txt" \
+        timeout 200 sbatch --wait --job-name="$name" --nodes=1 --ntasks-per-node=2 \
+            --chdir="$folder" --output="$folder/$name.txt" \
             "$source/examples/train.sbatch" "$@" >/dev/null 2>&1
         echo $? >"$folder/$name.end"
     } &
@@ -97,15 +99,48 @@ submit() { # a name, then words of train.sbatch; the output is in NAME.txt, the 
 ended() { cat "$folder/$1.end"; }
 says() { grep -q "$2" "$folder/$1.txt"; }
 
+number_of() {
+    scontrol show jobs 2>/dev/null | sed -n "s/^JobId=\([0-9]*\) JobName=$1\$/\1/p"
+}
+await() { # what is waited for, then a command
+    what=$1
+    shift
+    tries=0
+    until "$@"; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || fail "$what did not come"
+        sleep 0.1
+    done
+}
+has_saved() { ls -d "$folder/long"/step-* >/dev/null 2>&1; }
+is_queued_again() {
+    scontrol show job "$long" | grep -q JobState=PENDING && says long 'stopped by a signal'
+}
+
 submit example
 submit wine "$build/gyre" train --preset wine --epochs 2
 submit vine "$build/gyre" train --preset vine
+submit long "$build/gyre" train --data random:4000,100,10 --layers 100,200,10 --epochs 40 \
+    --save "$folder/long" --resume
+
+# The job that is told of its limit: saved, queued again, and gone on with.
+await 'the first checkpoint' has_saved
+long=$(number_of long)
+scancel --batch --signal=USR1 "$long"
+await 'the job in the queue' is_queued_again
+scontrol update JobId="$long" StartTime=now
+
 # shellcheck disable=SC2086 # the numbers are words
 wait $running
-[ "$(ended example)" = 0 ] || fail "the example's own program ended with $(ended example)"
-says example 'of the test set are right' || fail "it does not tell how well it ended"
+[ "$(ended example)" = 0 ] || fail "the example's own training ended with $(ended example)"
+says example 'epoch 100/100' || fail "it does not tell how well it ended"
+ls -d "$folder"/training_*/step-* >/dev/null 2>&1 || fail "it has saved nothing"
 [ "$(ended wine)" = 0 ] || fail "gyre train ended with $(ended wine)"
 says wine '2 ranks on 1 node' || fail "no two ranks found each other"
 [ "$(ended vine)" != 0 ] || fail "a wrong word ended well"
 says vine 'did you mean' || fail "a wrong word is not told"
-echo "examples/train.sbatch trains under $(sbatch --version)"
+[ "$(ended long)" = 0 ] || fail "the job that was queued again ended with $(ended long)"
+says long 'epoch 40/40' || fail "the job that was queued again did not reach its last epoch"
+[ "$(grep -c 'epoch 1/40' "$folder/long.txt")" = 1 ] ||
+    fail 'the job that was queued again began anew'
+echo "examples/train.sbatch trains under $(sbatch --version), and goes on when it is queued again"

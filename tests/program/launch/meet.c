@@ -13,8 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define NODES_MAX     3
-#define SHELL(script) "sh", "-c", script
+#define NODES_MAX 3
 
 static struct rig node[NODES_MAX];
 
@@ -110,7 +109,8 @@ static void a_failure_is_told_on_every_node(void **state)
     for (int i = 0; i < 3; i++) {
         rig_wait_end(&node[i]);
         rig_expect(&node[i], 6, "gyre run: rank 3 on ");
-        rig_expect(&node[i], 6, "exit code 6; its last message: no disk");
+        rig_expect(&node[i], 6, i == 2 ? "exit code 6" : "exit code 6; its last message: no disk");
+        assert_int_equal(rig_count_lines(node[i].err_text, "[3] no disk"), i == 2);
         rig_wait_lifeless(&node[i]);
     }
     end_nodes(3);

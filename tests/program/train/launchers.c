@@ -17,8 +17,8 @@ static int train_by_gyre(void **state)
 {
     char line[4096];
     snprintf(words, sizeof words, "'%s' train --preset wine --epochs 4 --quiet --metrics '%s'",
-             tool(), in_folder("metrics"));
-    snprintf(line, sizeof line, "'%s' run -n 2 %s", tool(), words);
+             rig_tool(), in_folder("metrics"));
+    snprintf(line, sizeof line, "'%s' run -n 2 %s", rig_tool(), words);
     if (under_make_home(state))
         return -1;
     if (under_nothing(line) != 0) {
@@ -90,8 +90,8 @@ int main(void)
         cmocka_unit_test_setup(srun_trains_alike, begin_anew),
     };
     clean_room_only_path();
-    if (access(tool(), X_OK)) {
-        printf("skipped: %s is not built\n", tool());
+    if (access(rig_tool(), X_OK)) {
+        printf("skipped: %s is not built\n", rig_tool());
         return 77;
     }
     return cmocka_run_group_tests_name("gyre train under launchers", tests, train_by_gyre,

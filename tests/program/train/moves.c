@@ -71,7 +71,7 @@ static void train_and_stop(const char *ranks, const char *epochs, const char *na
     rig_signal(&rig, SIGUSR1);
     rig_wait_end(&rig);
     assert_int_equal(rig.code, 0);
-    assert_true(rig_has(rig.err_text, "stopped by a signal behind step"));
+    assert_true(rig_has(rig.out_text, "stopped by a signal after step"));
     rig_end(&rig);
 }
 

@@ -52,16 +52,19 @@ static const struct trial alike[] = {
     {{SGD, "--momentum", "0"}, {SGD}},
     {{SGD, "--clip", "1e30"}, {SGD}},
     {{"--backend", "tcp"}, {NULL}},
+    {{"--lr", "0.001", "--scale-lr"}, {"--lr", "0.002"}}, /* of two ranks */
 };
 
 static const struct trial unlike[] = {
     {{"--data", "wine:test"}, {NULL}},
+    {{"--validation", "0.5"}, {NULL}},
     {{"--layers", "13,32,3"}, {NULL}},
     {{"--precision", "bf16"}, {NULL}},
     {{"--wire", "bf16"}, {NULL}},
     {{"--optimizer", "sgd"}, {NULL}},
     {{"--optimizer", "adamw", "--weight-decay", "0.1"}, {"--optimizer", "adamw"}},
     {{"--lr", "0.002"}, {NULL}},
+    {{"--scale-lr"}, {NULL}},
     {{"--weight-decay", "0.1"}, {NULL}},
     {{"--beta1", "0.8"}, {NULL}},
     {{"--beta2", "0.99"}, {NULL}},
@@ -203,6 +206,30 @@ static void whatever_is_to_be_written_is(void **state)
     assert_int_equal(system(command), 0);
 }
 
+/* A preset's test set is taken back, and in a file too. */
+static void a_test_set_may_be_none(void **state)
+{
+    static const char *const words[][8] = {
+        {"train", "--preset", "wine", "--test", "none", "--epochs", "1"},
+        {"train", "--config", NULL, "--epochs", "1"},
+        {"train", "--preset", "wine", "--epochs", "1"}};
+    (void)state;
+    clean();
+    FILE *file = fopen(in_folder("none.conf"), "w");
+    assert_non_null(file);
+    fputs("preset = wine\ntest = none\n", file);
+    assert_int_equal(fclose(file), 0);
+    for (int i = 0; i < 3; i++) {
+        const char *typed[9] = {NULL};
+        memcpy(typed, words[i], sizeof words[i]);
+        typed[2] = typed[2] ? typed[2] : in_folder("none.conf");
+        rig_run(&rig, NULL, typed);
+        assert_int_equal(rig.code, 0);
+        assert_true(rig_has(rig.out_text, "test accuracy") == (i == 2));
+        rig_end(&rig);
+    }
+}
+
 /* A pair of IDX files each for training and test, under any name; packed they are the same. */
 static void images_may_have_their_labels_elsewhere(void **state)
 {
@@ -247,11 +274,14 @@ static void images_may_have_their_labels_elsewhere(void **state)
 /* -- all of them ------------------------------------------------------------------------------- */
 
 /* Tried above but for losses, in program/train/parity (init), program/train/resume (resume),
- * program/cli/cli (devices) and program/train/wrong (config). */
+ * program/train/evaluate, program/train/best (patience), program/train/scale, program/train/scaling
+ * (scaling, markdown), program/train/table (label-column), program/cli/cli (devices) and
+ * program/train/wrong (config). */
 static const char *const others[] = {
-    "--labels", "--test-labels", "--init",    "--epochs", "--save",   "--save-every",
-    "--keep",   "--resume",      "--metrics", "--csv",    "--svg",    "--tensorboard",
-    "--quiet",  "--ranks",       "--devices", "--preset", "--config", "--help",
+    "--label-column", "--labels", "--test-labels", "--init",     "--epochs",   "--save",
+    "--save-every",   "--keep",   "--resume",      "--metrics",  "--csv",      "--svg",
+    "--tensorboard",  "--quiet",  "--evaluate",    "--ranks",    "--devices",  "--preset",
+    "--config",       "--help",   "--scaling",     "--markdown", "--patience", "--scale",
 };
 
 static bool has_word(const struct trial *trial, size_t count, const char *word)
@@ -300,6 +330,7 @@ int main(void)
         cmocka_unit_test(what_is_asked_for_counts),
         cmocka_unit_test(generations_are_kept_as_asked),
         cmocka_unit_test(whatever_is_to_be_written_is),
+        cmocka_unit_test(a_test_set_may_be_none),
         cmocka_unit_test(images_may_have_their_labels_elsewhere),
     };
     return cmocka_run_group_tests_name("gyre train, every option", tests, NULL, NULL);

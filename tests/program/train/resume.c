@@ -51,7 +51,7 @@ static void stop_by(int number, int code)
     rig_signal(&rig, number);
     rig_wait_end(&rig);
     assert_int_equal(rig.code, code);
-    assert_true(rig_has(rig.err_text, "stopped by a signal behind step"));
+    assert_true(rig_has(rig.out_text, "stopped by a signal after step"));
     rig_wait_lifeless(&rig);
     rig_end(&rig);
     struct gyre_safetensors *file = open_tensors(saved_model(in_folder("save")));
@@ -71,7 +71,7 @@ static void a_signal_saves_and_stops_all(void **state)
  * there ranks ask each other as well. */
 static void a_signal_to_one_rank_stops_all(void **state)
 {
-    const char *words[] = {"run",      "-n",         "3",      "--no-prefix", tool(),
+    const char *words[] = {"run",      "-n",         "3",      "--no-prefix", rig_tool(),
                            "train",    "--data",     "wine",   "--layers",    "13,64,3",
                            "--epochs", "1000000000", "--save", NULL,          NULL};
     char command[600];
@@ -87,7 +87,7 @@ static void a_signal_to_one_rank_stops_all(void **state)
     assert_int_equal(system(command), 0);
     rig_wait_end(&rig);
     assert_int_equal(rig.code, 0);
-    assert_true(rig_has(rig.err_text, "stopped by a signal behind step"));
+    assert_true(rig_has(rig.out_text, "stopped by a signal after step"));
     rig_wait_lifeless(&rig);
     rig_end(&rig);
     gyre_safetensors_close(open_tensors(saved_model(in_folder("save"))));
@@ -111,7 +111,7 @@ static void a_signal_stops_an_evaluation(void **state)
     rig_signal(&rig, SIGTERM);
     rig_wait_end(&rig);
     assert_int_equal(rig.code, 128 + SIGTERM);
-    assert_true(rig_has(rig.err_text, "stopped by a signal behind step 3; saved in "));
+    assert_true(rig_has(rig.out_text, "stopped by a signal after step 3; saved in "));
     assert_false(rig_has(rig.err_text, "\"kind\":\"epoch\""));
     rig_wait_lifeless(&rig);
     rig_end(&rig);
@@ -233,13 +233,13 @@ static void feedback_of_other_ranks_is_left(void **state)
     words[8] = "2";
     rig_run(&rig, NULL, words);
     assert_int_equal(rig.code, 0);
-    assert_false(rig_has(rig.err_text, "--wire"));
+    assert_false(rig_has(rig.out_text, "what --wire rounded off"));
     rig_end(&rig);
     words[8] = "3";
     words[4] = "3";
     rig_run(&rig, NULL, words);
     assert_int_equal(rig.code, 0);
-    assert_true(rig_has(rig.err_text, "the checkpoint has not what --wire rounded off on 3 ranks"));
+    assert_true(rig_has(rig.out_text, "the checkpoint has not what --wire rounded off on 3 ranks"));
     rig_end(&rig);
 }
 
@@ -310,16 +310,37 @@ static void a_resumed_epoch_has_a_whole_digest(void **state)
     rig_signal(&rig, SIGUSR1);
     rig_wait_end(&rig);
     assert_int_equal(rig.code, 0);
-    assert_true(rig_has(rig.err_text, "stopped by a signal behind step"));
-    assert_false(rig_has(rig.err_text, "digest"));
+    assert_true(rig_has(rig.out_text, "stopped by a signal after step"));
+    assert_false(rig_has(rig.out_text, "digest:"));
     rig_end(&rig);
     words[14] = "--quiet";
     words[15] = "--resume";
     rig_run(&rig, NULL, words);
     assert_int_equal(rig.code, 0);
-    assert_true(rig_has(rig.err_text, " samples were seen before it was resumed"));
+    assert_true(rig_has(rig.out_text, " samples were seen before it was resumed"));
     assert_true(
-        rig_has(rig.err_text, "epoch 1: 16000 of 16000 samples were seen once, 0 again, 0 never"));
+        rig_has(rig.out_text, "epoch 1: 16000 of 16000 samples were seen once, 0 again, 0 never"));
+    rig_end(&rig);
+}
+
+/* From the end of an epoch the next one begins, of which nothing was seen. */
+static void the_epoch_behind_a_checkpoint_has_a_digest_of_its_own(void **state)
+{
+    const char *words[] = {"train",   "--preset", "wine",     "--ranks",  "2",
+                           "--tail",  "once",     "--epochs", "2",        "--data-digest",
+                           "--quiet", "--save",   NULL,       "--resume", NULL};
+    (void)state;
+    clean();
+    words[12] = in_folder("save");
+    expect_success(words);
+    words[8] = "4";
+    rig_run(&rig, NULL, words);
+    assert_int_equal(rig.code, 0);
+    assert_true(
+        rig_has(rig.out_text, "epoch 3: 142 of 142 samples were seen once, 0 again, 0 never"));
+    assert_true(
+        rig_has(rig.out_text, "epoch 4: 142 of 142 samples were seen once, 0 again, 0 never"));
+    assert_false(rig_has(rig.out_text, "were seen before it was resumed"));
     rig_end(&rig);
 }
 
@@ -350,6 +371,7 @@ int main(void)
         cmocka_unit_test(feedback_of_other_ranks_is_left),
         cmocka_unit_test(another_run_is_refused),
         cmocka_unit_test(a_resumed_epoch_has_a_whole_digest),
+        cmocka_unit_test(the_epoch_behind_a_checkpoint_has_a_digest_of_its_own),
         cmocka_unit_test(a_checkpoint_of_another_model_is_refused),
     };
     return cmocka_run_group_tests_name("gyre train, resumed", tests, NULL, NULL);

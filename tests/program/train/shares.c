@@ -9,6 +9,7 @@
  * which is one of `gyre run`'s ranks: it becomes gyre, and in the rank named leaves a process
  * behind that stops and continues it until there is a FILE: the test makes it when the shares are
  * told. */
+#include "rig/busy_loops.h"
 #include "rig/train_rig.h"
 #include "rig/test.h"
 
@@ -75,7 +76,7 @@ static const char *run(const struct asked *a)
                              "--slowed",
                              a->slowed ? a->slowed : "none",
                              told_file,
-                             tool(),
+                             rig_tool(),
                              "train",
                              "--tail",
                              "once",
@@ -97,7 +98,9 @@ static const char *run(const struct asked *a)
     if (rig.code)
         fail_msg("exit code %d: %s", rig.code, rig.err_text);
     rig_wait_lifeless(&rig);
-    const char *told = strstr(rig.err_text, "shares ");
+    const char *told =
+        strncmp(rig.out_text, "shares ", 7) == 0 ? rig.out_text : strstr(rig.out_text, "\nshares ");
+    told = told && *told == '\n' ? told + 1 : told;
     snprintf(line, sizeof line, "%.*s", told ? (int)strcspn(told, "\n") : 0, told ? told : "");
     rig_end(&rig);
     return line;
@@ -193,6 +196,18 @@ static void other_ranks_are_measured_anew(void **state)
     assert_true(three < one && three < two);
 }
 
+static void a_loaded_machine_is_told(void **state)
+{
+    (void)state;
+    clean();
+    busy_loops_start();
+    run(&(struct asked){"2", NULL, "measured", "1", "s", "m", {WINE}});
+    busy_loops_end();
+    if (!rig_has(rig.err_text, "warning: while speeds were measured, on ") ||
+        !rig_has(rig.err_text, " other processes took "))
+        fail_msg("%s", rig.err_text);
+}
+
 /* One rank has nobody to share with, and says nothing of it. */
 static void alone_there_is_nothing_to_measure(void **state)
 {
@@ -221,6 +236,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_was_told_gives_the_same_bits),
         cmocka_unit_test(going_on_keeps_the_shares),
         cmocka_unit_test(other_ranks_are_measured_anew),
+        cmocka_unit_test(a_loaded_machine_is_told),
         cmocka_unit_test(alone_there_is_nothing_to_measure),
         cmocka_unit_test(other_words_are_refused),
     };

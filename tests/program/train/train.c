@@ -44,7 +44,7 @@ static void a_sharded_rank_needs_less_memory(void **state)
     (void)state;
     if (getenv("GYRE_TEST_SLOW")) {
         print_message("skipped: under a sanitizer memory that was freed counts too\n");
-        return;
+        skip();
     }
     long sharded = peak_of_adam("--sharded"), whole = peak_of_adam(NULL);
     if (sharded >= whole)
@@ -59,7 +59,7 @@ static void run_layout(const char *ranks, const char *nodes, const char *metrics
         "run",      "-n",       ranks,     "--simulate-nodes", nodes,   "--no-prefix", "gyre",
         "train",    "--preset", "wine",    "--global-batch",   "32",    "--tail",      "once",
         "--epochs", "2",        "--quiet", "--metrics",        metrics, more,          NULL};
-    words[6] = tool();
+    words[6] = rig_tool();
     if (!nodes) /* without the flag */
         memmove(words + 3, words + 5, (sizeof words / sizeof *words - 5) * sizeof *words);
     expect_success(words);
@@ -120,7 +120,7 @@ static void run_convnet(const char *ranks, const char *nodes, const char *metric
                            "--simulate-nodes",
                            nodes,
                            "--no-prefix",
-                           tool(),
+                           rig_tool(),
                            "train",
                            "--data",
                            golden("convnet.data.safetensors"),
@@ -223,19 +223,19 @@ static void the_digest_proves_who_saw_what(void **state)
     rig_run(&rig, NULL, once);
     assert_int_equal(rig.code, 0);
     assert_true(
-        rig_has(rig.err_text, "epoch 1: 142 of 142 samples were seen once, 0 again, 0 never"));
-    assert_true(rig_has(rig.err_text, "epoch 2, rank 2: 47 samples"));
+        rig_has(rig.out_text, "epoch 1: 142 of 142 samples were seen once, 0 again, 0 never"));
+    assert_true(rig_has(rig.out_text, "epoch 2, rank 2: 47 samples"));
     rig_end(&rig);
     rig_run(&rig, NULL, again);
     assert_int_equal(rig.code, 0);
-    assert_true(rig_has(rig.err_text, "140 of 142 samples were seen once, 2 again, 0 never"));
-    assert_true(rig_has(rig.err_text, "epoch 1: seen again: 22 86\n")); /* the order's first two */
-    assert_false(rig_has(rig.err_text, "never seen"));
+    assert_true(rig_has(rig.out_text, "140 of 142 samples were seen once, 2 again, 0 never"));
+    assert_true(rig_has(rig.out_text, "epoch 1: seen again: 22 86\n")); /* the order's first two */
+    assert_false(rig_has(rig.out_text, "never seen"));
     rig_end(&rig);
     rig_run(&rig, NULL, dropped);
     assert_int_equal(rig.code, 0);
-    assert_true(rig_has(rig.err_text, "140 of 142 samples were seen once, 0 again, 2 never"));
-    assert_true(rig_has(rig.err_text, "epoch 1: never seen: 103 104\n")); /* its last two */
+    assert_true(rig_has(rig.out_text, "140 of 142 samples were seen once, 0 again, 2 never"));
+    assert_true(rig_has(rig.out_text, "epoch 1: never seen: 103 104\n")); /* its last two */
     rig_end(&rig);
 }
 
@@ -256,6 +256,22 @@ static void the_preset_for_mnist_learns_digits(void **state)
     read_metrics(words[13], &m);
     assert_int_equal(m.epochs, 2);
     assert_true(m.tested[1] > 0.95);
+}
+
+/* Real digits, with the command of docs/training.md. */
+static void the_preset_for_digits_learns_them(void **state)
+{
+    static struct metrics m;
+    const char *words[] = {"train",   "--preset",  "digits", "--ranks", "2",
+                           "--quiet", "--metrics", NULL,     NULL};
+    (void)state;
+    clean();
+    words[7] = in_folder("m");
+    expect_success(words);
+    read_metrics(words[7], &m);
+    assert_int_equal(m.epochs, 10);
+    if (!(m.tested[9] > 0.95))
+        fail_msg("test accuracy %g after %d epochs", m.tested[9], m.epochs);
 }
 
 /* -- other ways -------------------------------------------------------------------------------- */
@@ -327,6 +343,7 @@ int main(void)
         cmocka_unit_test(parts_of_a_step_are_the_step),
         cmocka_unit_test(the_digest_proves_who_saw_what),
         cmocka_unit_test(the_preset_for_mnist_learns_digits),
+        cmocka_unit_test(the_preset_for_digits_learns_them),
         cmocka_unit_test(other_ways_go_there_too),
         cmocka_unit_test(halves_are_near),
     };

@@ -45,6 +45,19 @@ static void say_each_level(void)
     gyre_log(GYRE_LOG_DEBUG, "a detail");
 }
 
+static void say_escapes(void)
+{
+    gyre_log(GYRE_LOG_ERROR, "tensor \x1b[2J\xc2\x9b"
+                             "2J\nmore");
+}
+
+static void test_a_line_is_printable(void **state)
+{
+    char text[512];
+    capture("warn", say_escapes, text, sizeof text);
+    assert_non_null(strstr(text, "]: tensor ?[2J??2J\nmore\n"));
+}
+
 static void test_log_levels(void **state)
 {
     char text[4096], wanted[4096];
@@ -84,6 +97,7 @@ static void test_log_cuts_long_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_line_is_printable),
         cmocka_unit_test(test_log_levels),
         cmocka_unit_test(test_log_cuts_long_lines),
     };

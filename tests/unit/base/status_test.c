@@ -50,12 +50,27 @@ static void test_long_trouble_is_marked(void **state)
     assert_string_equal(trouble.text + GYRE_TROUBLE_MAX - 5, "x...");
 }
 
+/* Names in it come from files and peers. */
+static void test_trouble_is_printable(void **state)
+{
+    struct gyre_trouble trouble = {0};
+    gyre_trouble_set(&trouble, GYRE_INVALID,
+                     "tensor \x1b[2J\xc2\x9b"
+                     "2J\x7f\xff: Öl\nmore");
+    assert_string_equal(trouble.text, "tensor ?[2J??2J??: Öl\nmore");
+    gyre_trouble_wrap(&trouble, "\x1b]0;title\a");
+    assert_memory_equal(trouble.text, "?]0;title?: tensor ?", 20);
+    gyre_refuse("'%s' is no type", "\x1b[2J");
+    assert_string_equal(gyre_thread_trouble()->text, "'?[2J' is no type");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_status_names),
         cmocka_unit_test(test_first_trouble_wins),
         cmocka_unit_test(test_long_trouble_is_marked),
+        cmocka_unit_test(test_trouble_is_printable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -190,6 +190,27 @@ static void test_json_grammar(void **state)
         text, "{\"a\":\"x\\\"\\\\\\u000a\",\"b\":[-7,0.500000,{}],\"c\":\"true\",\"d\":null}");
 }
 
+static void test_json_tells_no_secret(void **state)
+{
+    char text[2048] = "", *argv[] = {(char[]){"all_reduce"}, NULL};
+    struct bench_json json = {.file = fmemopen(text, sizeof text, "w")};
+    clearenv();
+    setenv("API_TOKEN", "secret-1", 1);
+    setenv("GYRE_KEY", "secret-2", 1);
+    setenv("GYRE_KEY_OLD", "secret-3", 1);
+    setenv("SLURM_JOB_ACCOUNT", "secret-4", 1);
+    setenv("RANKLE", "secret-5", 1);
+    setenv("GYRE_TRANSPORT", "tcp", 1);
+    setenv("OMP_NUM_THREADS", "2", 1);
+    setenv("OPENBLAS_CORETYPE", "Zen", 1);
+    setenv("SLURM_JOB_ID", "77", 1);
+    bench_json_opening(&json, 1, argv);
+    fclose(json.file);
+    assert_null(strstr(text, "secret"));
+    assert_non_null(strstr(text, "\"env\":[\"GYRE_TRANSPORT=tcp\",\"OMP_NUM_THREADS=2\","
+                                 "\"OPENBLAS_CORETYPE=Zen\",\"SLURM_JOB_ID=77\"]"));
+}
+
 /* -- data -------------------------------------------------------------------------------------- */
 
 /* The inputs of `n` ranks, reduced plainly in doubles; independent of the bench's own expectation.
@@ -452,6 +473,7 @@ int main(void)
         cmocka_unit_test(test_least_bandwidth),
         cmocka_unit_test(test_more_than_everything_is_a_failure),
         cmocka_unit_test(test_json_grammar),
+        cmocka_unit_test(test_json_tells_no_secret),
         cmocka_unit_test(test_right_results_are_right),
         cmocka_unit_test(test_last_iterations_results_are_wrong),
         cmocka_unit_test(test_one_spoiled_element_is_found),

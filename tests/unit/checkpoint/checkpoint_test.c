@@ -29,7 +29,7 @@ static int fresh(void **state)
 
 static const char *path_of(uint64_t step, const char *file)
 {
-    static char path[GYRE_CHECKPOINT_PATH_MAX];
+    static char path[GYRE_GENERATION_PATH_MAX];
     gyre_generation_path(path, folder, step, file, NULL);
     return path;
 }
@@ -50,17 +50,17 @@ static void save(uint64_t step)
 static const char *opens(uint64_t step, uint64_t count)
 {
     static char why[GYRE_TROUBLE_MAX];
-    struct gyre_checkpoint *checkpoint;
-    struct gyre_checkpoint_report skipped;
+    struct gyre_generation *checkpoint;
+    struct gyre_generation_report skipped;
     trouble = (struct gyre_trouble){0};
-    if (gyre_checkpoint_open(&checkpoint, folder, &skipped, &trouble))
+    if (gyre_generation_newest(&checkpoint, folder, &skipped, &trouble))
         fail_msg("%s", trouble.text);
-    assert_int_equal(gyre_checkpoint_step(checkpoint), step);
+    assert_int_equal(gyre_generation_step(checkpoint), step);
     assert_true(rig_holds(checkpoint, step));
     assert_int_equal(skipped.count, count);
     snprintf(why, sizeof why, "%s", count ? skipped.generation[0].trouble.text : "");
-    gyre_checkpoint_report_free(&skipped);
-    gyre_checkpoint_close(checkpoint);
+    gyre_generation_report_free(&skipped);
+    gyre_generation_close(checkpoint);
     return why;
 }
 
@@ -75,37 +75,37 @@ static void opens_old(uint64_t step, const char *words)
 
 static void what_is_saved_is_read(void **state)
 {
-    struct gyre_checkpoint *checkpoint;
-    struct gyre_checkpoint_report skipped;
+    struct gyre_generation *checkpoint;
+    struct gyre_generation_report skipped;
     char hash[GYRE_SHA256_TEXT];
     int64_t whole = 0;
     double real = 0;
     save(120);
-    assert_int_equal(gyre_checkpoint_open(&checkpoint, folder, &skipped, &trouble), 0);
+    assert_int_equal(gyre_generation_newest(&checkpoint, folder, &skipped, &trouble), 0);
     assert_true(rig_holds(checkpoint, 120));
     assert_false(rig_holds(checkpoint, 121));
     assert_int_equal(skipped.count, 0);
-    assert_int_equal(gyre_checkpoint_step(checkpoint), 120);
-    assert_int_equal(gyre_checkpoint_world(checkpoint), 4);
-    assert_int_equal(gyre_checkpoint_texts(checkpoint), 2);
-    assert_string_equal(gyre_checkpoint_text_at(checkpoint, 1)->key, "run \"é\"\n");
-    assert_string_equal(gyre_checkpoint_text(checkpoint, "seed"), "120");
-    assert_string_equal(gyre_checkpoint_text(checkpoint, "run \"é\"\n"), "");
-    assert_null(gyre_checkpoint_text(checkpoint, "sed"));
-    assert_int_equal(gyre_checkpoint_get_whole(checkpoint, "sampler.cursor", &whole, NULL), 0);
+    assert_int_equal(gyre_generation_step(checkpoint), 120);
+    assert_int_equal(gyre_generation_world(checkpoint), 4);
+    assert_int_equal(gyre_generation_texts(checkpoint), 2);
+    assert_string_equal(gyre_generation_text_at(checkpoint, 1)->key, "run \"é\"\n");
+    assert_string_equal(gyre_generation_text(checkpoint, "seed"), "120");
+    assert_string_equal(gyre_generation_text(checkpoint, "run \"é\"\n"), "");
+    assert_null(gyre_generation_text(checkpoint, "sed"));
+    assert_int_equal(gyre_generation_get_whole(checkpoint, "sampler.cursor", &whole, NULL), 0);
     assert_int_equal(whole, -120);
-    assert_int_equal(gyre_checkpoint_get_real(checkpoint, "scaler.scale", &real, NULL), 0);
+    assert_int_equal(gyre_generation_get_real(checkpoint, "scaler.scale", &real, NULL), 0);
     assert_true(real == 65656.5);
     struct rig_state held = rig_state_of(1);
     struct rig_lists lists = rig_lists_of(&held);
     struct gyre_stored_tensor turned[] = {lists.model[2], lists.model[0], lists.model[1]};
-    const struct gyre_checkpoint_list model = {turned, RIG_MODEL};
-    assert_int_equal(gyre_checkpoint_hash_model(&model, hash, NULL), 0);
-    assert_string_equal(hash, gyre_checkpoint_model_hash(checkpoint));
-    assert_int_equal(gyre_checkpoint_expect_model(checkpoint, &model, NULL), 0);
-    gyre_checkpoint_report_free(&skipped);
-    gyre_checkpoint_close(checkpoint);
-    gyre_checkpoint_close(NULL);
+    const struct gyre_stored_list model = {turned, RIG_MODEL};
+    assert_int_equal(gyre_generation_hash_model(&model, hash, NULL), 0);
+    assert_string_equal(hash, gyre_generation_model_hash(checkpoint));
+    assert_int_equal(gyre_generation_expect_model(checkpoint, &model, NULL), 0);
+    gyre_generation_report_free(&skipped);
+    gyre_generation_close(checkpoint);
+    gyre_generation_close(NULL);
 }
 
 /* Names, types and shapes as a text, and its SHA-256 by another program (coreutils). */
@@ -114,8 +114,8 @@ static void the_hash_of_a_model_is_known(void **state)
     char hash[GYRE_SHA256_TEXT];
     struct rig_state held = rig_state_of(1);
     struct rig_lists lists = rig_lists_of(&held);
-    const struct gyre_checkpoint_list model = {lists.model, RIG_MODEL};
-    assert_int_equal(gyre_checkpoint_hash_model(&model, hash, NULL), 0);
+    const struct gyre_stored_list model = {lists.model, RIG_MODEL};
+    assert_int_equal(gyre_generation_hash_model(&model, hash, NULL), 0);
     assert_string_equal(hash, "8b2a7d0a5b92313b234386a178c0d0372a97b6711cba022f863a40570cc9b4b5");
 }
 
@@ -143,6 +143,18 @@ static void two_generations_are_kept(void **state)
     opens(70, 0);
 }
 
+/* A damaged generation behind the step that is saved is evidence, and none of what is too old. */
+static void damaged_later_generations_stay(void **state)
+{
+    save(100);
+    save(140);
+    assert_int_equal(truncate(path_of(140, "manifest.json"), 10), 0);
+    assert_int_equal(rig_save_seed(folder, 120, 120, 1, &trouble), 0);
+    assert_false(there(100));
+    assert_true(there(140));
+    opens_old(120, "manifest.json");
+}
+
 static void steps_are_numbers_not_texts(void **state)
 {
     save(99999999);
@@ -156,27 +168,27 @@ static void steps_are_numbers_not_texts(void **state)
 
 static void a_step_is_saved_again(void **state)
 {
-    struct gyre_checkpoint *checkpoint;
+    struct gyre_generation *checkpoint;
     save(10);
     save(20);
     assert_int_equal(rig_save_seed(folder, 20, 77, 2, &trouble), 0);
     assert_int_equal(rig_count(folder), 2);
-    assert_int_equal(gyre_checkpoint_open(&checkpoint, folder, NULL, NULL), 0);
+    assert_int_equal(gyre_generation_newest(&checkpoint, folder, NULL, NULL), 0);
     assert_true(rig_holds(checkpoint, 77));
-    gyre_checkpoint_close(checkpoint);
+    gyre_generation_close(checkpoint);
 }
 
 /* A reader that has it open goes on while it is replaced and removed. */
 static void what_is_open_stays(void **state)
 {
-    struct gyre_checkpoint *checkpoint;
+    struct gyre_generation *checkpoint;
     save(10);
-    assert_int_equal(gyre_checkpoint_open(&checkpoint, folder, NULL, NULL), 0);
+    assert_int_equal(gyre_generation_newest(&checkpoint, folder, NULL, NULL), 0);
     for (uint64_t step = 20; step <= 40; step += 10)
         save(step);
     assert_false(there(10));
     assert_true(rig_holds(checkpoint, 10));
-    gyre_checkpoint_close(checkpoint);
+    gyre_generation_close(checkpoint);
 }
 
 /* -- what is damaged --------------------------------------------------------------------------- */
@@ -186,7 +198,7 @@ static const char *const files[] = {"model.safetensors", "training.safetensors",
 static void every_flipped_byte_is_seen(void **state)
 {
     static uint8_t bytes[4096];
-    char path[GYRE_CHECKPOINT_PATH_MAX];
+    char path[GYRE_GENERATION_PATH_MAX];
     save(100);
     save(120);
     for (int i = 0; i < 3; i++) {
@@ -209,7 +221,7 @@ static void every_flipped_byte_is_seen(void **state)
 
 static void every_cut_is_seen(void **state)
 {
-    char path[GYRE_CHECKPOINT_PATH_MAX];
+    char path[GYRE_GENERATION_PATH_MAX];
     for (int i = 0; i < 3; i++) {
         struct stat about;
         save(100);
@@ -291,6 +303,7 @@ static void a_manifest_that_lies_is_seen(void **state)
         {"\"sha256\": \"", "\"sha256\": \"0", "a SHA-256 of 64 digits is expected"},
         {"\"model\": \"", "\"model\": \"G", "a SHA-256 of 64 digits is expected"},
         {"training.safetensors", "../../../etc/passwd", "\"../../../etc/passwd\" is unknown"},
+        {"training.safetensors", "\\u001b[2J\\u009b\\n", "\"?[2J???\" is unknown"},
         {"\"texts\": {", "\"texts\": [", "where an object is expected"},
         {"\"seed\": ", "\"seed\": 1", "where a string is expected"},
         {"},\n  \"texts\"", "}\n  \"texts\"", "'\"' where ',' or '}' is expected"},
@@ -323,38 +336,38 @@ static void an_absurd_manifest_is_not_read(void **state)
     save(100);
     save(120);
     truncate(path_of(120, "manifest.json"), (off_t)1 << 40);
-    opens_old(100, "1099511627776 bytes are too many for a manifest");
+    opens_old(100, "has 1099511627776 bytes, at most 16777216 are allowed");
 }
 
 /* -- none -------------------------------------------------------------------------------------- */
 
 static void every_reason_is_told_where_none_is_whole(void **state)
 {
-    struct gyre_checkpoint *checkpoint;
-    struct gyre_checkpoint_report report;
-    assert_int_equal(gyre_checkpoint_open(&checkpoint, folder, NULL, &trouble), -ENOENT);
+    struct gyre_generation *checkpoint;
+    struct gyre_generation_report report;
+    assert_int_equal(gyre_generation_newest(&checkpoint, folder, NULL, &trouble), -ENOENT);
     assert_non_null(strstr(trouble.text, "no checkpoint is there"));
     save(100);
     save(120);
     truncate(path_of(100, "training.safetensors"), 5);
     unlink(path_of(120, "manifest.json"));
     trouble = (struct gyre_trouble){0};
-    assert_int_equal(gyre_checkpoint_open(&checkpoint, folder, &report, &trouble), GYRE_INVALID);
+    assert_int_equal(gyre_generation_newest(&checkpoint, folder, &report, &trouble), GYRE_INVALID);
     assert_null(checkpoint);
     assert_non_null(strstr(trouble.text, "none of its 2 checkpoints can be used: "));
     assert_non_null(strstr(trouble.text, "step-00000120/manifest.json: cannot open it"));
     assert_non_null(strstr(trouble.text, "; "));
     assert_non_null(strstr(trouble.text, "step-00000100/training.safetensors: 5 bytes"));
-    gyre_checkpoint_report_free(&report);
+    gyre_generation_report_free(&report);
     save(110); /* damaged ones are no reason to refuse */
-    assert_int_equal(gyre_checkpoint_look(folder, &report, NULL), 0);
+    assert_int_equal(gyre_generation_look(folder, &report, NULL), 0);
     assert_int_equal(report.count, 3);
     assert_int_equal(report.generation[0].trouble.status, -ENOENT);
     assert_int_equal(report.generation[1].trouble.status, 0);
     assert_int_equal(report.generation[1].step, 110);
     assert_int_equal(report.generation[1].world, 4);
     assert_int_equal(report.generation[2].trouble.status, GYRE_INVALID);
-    gyre_checkpoint_report_free(&report);
+    gyre_generation_report_free(&report);
 }
 
 /* Only whole generations count as kept: the old one stays until there are two. */
@@ -370,6 +383,78 @@ static void a_damaged_one_is_not_kept_in_place_of_a_whole_one(void **state)
     assert_int_equal(rig_count(folder), 2);
 }
 
+/* -- by any name ------------------------------------------------------------------------------- */
+
+/* The step that `path` opens; 0: it is a file of its own. */
+static uint64_t opens_named(const char *path)
+{
+    struct gyre_generation *checkpoint;
+    if (gyre_generation_named(&checkpoint, path, &trouble))
+        fail_msg("%s: %s", path, trouble.text);
+    uint64_t step = checkpoint ? gyre_generation_step(checkpoint) : 0;
+    assert_true(!checkpoint || rig_holds(checkpoint, step));
+    gyre_generation_close(checkpoint);
+    return step;
+}
+
+static void a_generation_opens_by_any_of_its_names(void **state)
+{
+    struct gyre_generation *checkpoint;
+    char other[600], here[600];
+    (void)state;
+    save(100);
+    save(120);
+    assert_int_equal(opens_named(folder), 120);
+    assert_int_equal(opens_named(path_of(100, NULL)), 100);
+    assert_int_equal(opens_named(path_of(100, "model.safetensors")), 100);
+    assert_int_equal(opens_named(path_of(100, "training.safetensors")), 0);
+    snprintf(other, sizeof other, "%s/other", folder);
+    assert_int_equal(symlink("step-00000100", other), 0);
+    assert_int_equal(opens_named(other), 100);
+    assert_int_equal(opens_named("/nowhere/model.safetensors"), 0);
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(path_of(120, NULL)), 0);
+    assert_int_equal(opens_named("model.safetensors"), 120);
+    assert_int_equal(chdir(here), 0);
+    truncate(path_of(100, "training.safetensors"), 5);
+    assert_int_equal(gyre_generation_named(&checkpoint, other, &trouble), GYRE_INVALID);
+    assert_null(checkpoint);
+    assert_non_null(strstr(trouble.text, "other/training.safetensors: 5 bytes"));
+}
+
+/* Saves step 40, behind which step 10 stays and `text` is the best. */
+static void save_with_best(const char *text)
+{
+    const struct gyre_stored_text best = {GYRE_GENERATION_BEST, text};
+    struct rig_state state = rig_state_of(40);
+    struct rig_lists lists = rig_lists_of(&state);
+    const struct gyre_generation_content content = {
+        .step = 40,
+        .world = 1,
+        .part = {{lists.model, RIG_MODEL}, {lists.training, RIG_TRAINING}},
+        .text = &best,
+        .texts = 1,
+        .spared = 10};
+    assert_int_equal(gyre_generation_save(folder, &content, 2, &trouble), 0);
+}
+
+static void the_best_is_spared_and_used(void **state)
+{
+    (void)state;
+    for (uint64_t step = 10; step <= 30; step += 10)
+        assert_int_equal(rig_save_seed(folder, step, step, 3, NULL), 0);
+    save_with_best("10");
+    assert_true(there(10) && !there(20) && there(30) && there(40));
+    assert_int_equal(opens_named(folder), 10);
+    assert_int_equal(opens_named(path_of(40, NULL)), 40);
+    assert_int_equal(truncate(path_of(10, "manifest.json"), 5), 0);
+    assert_int_equal(opens_named(folder), 40);
+    save_with_best("40");
+    assert_int_equal(opens_named(folder), 40);
+    save_with_best("none");
+    assert_int_equal(opens_named(folder), 40);
+}
+
 /* -- what is refused --------------------------------------------------------------------------- */
 
 static void refused(const char *words)
@@ -382,14 +467,14 @@ static void refused(const char *words)
 
 static void another_model_is_refused(void **state)
 {
-    struct gyre_checkpoint *checkpoint;
+    struct gyre_generation *checkpoint;
     struct rig_state held = rig_state_of(10);
     static const uint64_t turned[] = {3, 2}, longer[] = {2, 3, 1};
     save(10);
-    assert_int_equal(gyre_checkpoint_open(&checkpoint, folder, NULL, NULL), 0);
+    assert_int_equal(gyre_generation_newest(&checkpoint, folder, NULL, NULL), 0);
     for (int i = 0; i < 6; i++) {
         struct rig_lists lists = rig_lists_of(&held);
-        struct gyre_checkpoint_list model = {lists.model, RIG_MODEL};
+        struct gyre_stored_list model = {lists.model, RIG_MODEL};
         static const char *const words[] = {
             "has no tensor \"2.weight\" in model.safetensors; expected is F32 [2,3]",
             "of model.safetensors: the checkpoint of step 10 has F32 [2,3], expected is F32 [3,2]",
@@ -404,15 +489,15 @@ static void another_model_is_refused(void **state)
         lists.model[0].type = i == 3 ? GYRE_STORED_BF16 : GYRE_STORED_F32;
         lists.model[2].type = i == 4 ? GYRE_STORED_F64 : GYRE_STORED_I64;
         model.count -= i == 5;
-        assert_int_equal(gyre_checkpoint_expect_model(checkpoint, &model, &trouble), GYRE_INVALID);
+        assert_int_equal(gyre_generation_expect_model(checkpoint, &model, &trouble), GYRE_INVALID);
         assert_non_null(strstr(trouble.text, "another model: "));
         refused(words[i]);
     }
     int64_t whole;
-    assert_int_equal(gyre_checkpoint_get_whole(checkpoint, "scaler.scale", &whole, &trouble),
+    assert_int_equal(gyre_generation_get_whole(checkpoint, "scaler.scale", &whole, &trouble),
                      GYRE_INVALID);
     refused("has F64 [], expected is I64 []");
-    gyre_checkpoint_close(checkpoint);
+    gyre_generation_close(checkpoint);
 }
 
 static void a_later_step_is_not_hidden(void **state)
@@ -431,20 +516,20 @@ static void what_cannot_be_saved_leaves_nothing(void **state)
     struct rig_state held = rig_state_of(10);
     struct rig_lists lists = rig_lists_of(&held);
     struct gyre_stored_text twice[] = {{"a", "1"}, {"a", "2"}}, latin[] = {{"a", "\xe9"}};
-    struct gyre_checkpoint_content content = {
+    struct gyre_generation_content content = {
         .step = 30, .world = 1, .part = {{lists.model, RIG_MODEL}, {lists.training, RIG_TRAINING}}};
     save(10);
     content.text = twice, content.texts = 2;
-    assert_int_equal(gyre_checkpoint_save(folder, &content, 2, &trouble), GYRE_INVALID);
+    assert_int_equal(gyre_generation_save(folder, &content, 2, &trouble), GYRE_INVALID);
     refused("manifest.json: text \"a\": is given twice");
     content.text = latin, content.texts = 1;
-    assert_int_equal(gyre_checkpoint_save(folder, &content, 2, &trouble), GYRE_INVALID);
+    assert_int_equal(gyre_generation_save(folder, &content, 2, &trouble), GYRE_INVALID);
     refused("text \"a\": is not UTF-8");
     content.texts = 0, content.world = 0;
-    assert_int_equal(gyre_checkpoint_save(folder, &content, 2, &trouble), GYRE_INVALID);
+    assert_int_equal(gyre_generation_save(folder, &content, 2, &trouble), GYRE_INVALID);
     refused("a checkpoint of 0 ranks");
     content.world = 1, lists.training[1].name = lists.training[0].name;
-    assert_int_equal(gyre_checkpoint_save(folder, &content, 2, &trouble), GYRE_INVALID);
+    assert_int_equal(gyre_generation_save(folder, &content, 2, &trouble), GYRE_INVALID);
     refused("the checkpoint of step 30, 112 bytes of tensors, is not saved: ");
     assert_int_equal(rig_count(folder), 1);
     assert_int_equal(rig_save("/proc/no/such", 1, &trouble), -ENOENT);
@@ -511,6 +596,7 @@ int main(void)
         TEST(the_hash_of_a_model_is_known),
         TEST(pytorch_is_told_its_format),
         TEST(two_generations_are_kept),
+        TEST(damaged_later_generations_stay),
         TEST(steps_are_numbers_not_texts),
         TEST(a_step_is_saved_again),
         TEST(what_is_open_stays),
@@ -522,6 +608,8 @@ int main(void)
         TEST(an_absurd_manifest_is_not_read),
         TEST(every_reason_is_told_where_none_is_whole),
         TEST(a_damaged_one_is_not_kept_in_place_of_a_whole_one),
+        TEST(a_generation_opens_by_any_of_its_names),
+        TEST(the_best_is_spared_and_used),
         TEST(another_model_is_refused),
         TEST(a_later_step_is_not_hidden),
         TEST(what_cannot_be_saved_leaves_nothing),

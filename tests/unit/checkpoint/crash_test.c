@@ -140,21 +140,21 @@ static void save(uint64_t step, uint64_t seed)
 /* A generation opens and holds what its own text says; the seed. */
 static uint64_t opened_seed(int cut_at)
 {
-    struct gyre_checkpoint *checkpoint;
+    struct gyre_generation *checkpoint;
     trouble = (struct gyre_trouble){0};
-    if (gyre_checkpoint_open(&checkpoint, folder, NULL, &trouble))
+    if (gyre_generation_newest(&checkpoint, folder, NULL, &trouble))
         fail_msg("cut at %d: %s", cut_at, trouble.text);
-    uint64_t seed = strtoull(gyre_checkpoint_text(checkpoint, "seed"), NULL, 10);
+    uint64_t seed = strtoull(gyre_generation_text(checkpoint, "seed"), NULL, 10);
     assert_true(rig_holds(checkpoint, seed));
-    gyre_checkpoint_close(checkpoint);
+    gyre_generation_close(checkpoint);
     return seed;
 }
 
 static bool is_whole(uint64_t step)
 {
-    struct gyre_checkpoint *checkpoint;
+    struct gyre_generation *checkpoint;
     int status = gyre_generation_open(&checkpoint, folder, step, NULL);
-    gyre_checkpoint_close(checkpoint);
+    gyre_generation_close(checkpoint);
     return status == 0;
 }
 
@@ -182,7 +182,7 @@ static const struct scene scenes[] = {
 
 static void set(const struct scene *scene)
 {
-    char path[GYRE_CHECKPOINT_PATH_MAX];
+    char path[GYRE_GENERATION_PATH_MAX];
     another_folder();
     calls_left = NEVER;
     for (int i = 0; scene->before[i]; i++)

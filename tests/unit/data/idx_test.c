@@ -44,7 +44,6 @@ static const uint8_t pictures[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0,  0,  2,   0,  0
 
 static void expect_pictures(const struct gyre_idx *idx)
 {
-    float pixels[12];
     int64_t wholes[12];
     assert_int_equal(idx->type, GYRE_IDX_U8);
     assert_int_equal(idx->dims, 3);
@@ -53,9 +52,6 @@ static void expect_pictures(const struct gyre_idx *idx)
     assert_int_equal(idx->shape[2], 3);
     assert_int_equal(idx->count, 12);
     assert_memory_equal(idx->data, pictures + 16, 12);
-    gyre_idx_floats(idx, 6, 4, 255, pixels);
-    assert_true(pixels[0] == 6.0f / 255.0f && pixels[1] == 0.2f && pixels[2] == 85.0f / 255.0f &&
-                pixels[3] == 1.0f);
     assert_int_equal(gyre_idx_wholes(idx, 0, 12, wholes), 0);
     for (int i = 0; i < 12; i++)
         assert_int_equal(wholes[i], pictures[16 + i]);
@@ -96,12 +92,9 @@ static void every_type_is_read(void **state)
     for (size_t i = 0; i < sizeof typed / sizeof *typed; i++) {
         uint8_t bytes[8 + 8] = {0, 0, typed[i].type, 1, 0, 0, 0, 1};
         struct gyre_idx idx;
-        float value;
         int64_t whole = 99;
         memcpy(bytes + 8, typed[i].bytes, typed[i].width);
         assert_int_equal(gyre_idx_over(&idx, "span", bytes, 8u + typed[i].width, NULL), 0);
-        gyre_idx_floats(&idx, 0, 1, 1, &value);
-        assert_true(value == (float)typed[i].value);
         int status = gyre_idx_wholes(&idx, 0, 1, &whole);
         assert_int_equal(status, typed[i].type >= 0x0d ? GYRE_INVALID : 0);
         assert_true(status || (double)whole == typed[i].value);

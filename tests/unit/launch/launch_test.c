@@ -3,6 +3,7 @@
 #include "launch/launcher_line.h"
 #include "launch/seating.h"
 #include "launch/lines.h"
+#include "launch/shown.h"
 #include "rig/test.h"
 
 #include <errno.h>
@@ -243,6 +244,97 @@ static void a_line_without_end_is_cut(void **state)
     lines_close(&lines);
 }
 
+static void the_last_line_is_kept_up_to_a_word(void **state)
+{
+    struct lines lines;
+    char text[2 * GYRE_LAST_MAX];
+    (void)state;
+    lines_open(&lines);
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = "word "[i % 5];
+    for (size_t length = GYRE_LAST_MAX - 8; length < GYRE_LAST_MAX + 8; length++) {
+        char line[sizeof text], *last = lines.tap.last;
+        bool whole = length < GYRE_LAST_MAX;
+        snprintf(line, sizeof line, "%.*s\n", (int)length, text);
+        put(&lines, line);
+        got(&lines);
+        line[length] = 0;
+        assert_int_equal(strcmp(last, line) == 0, whole);
+        if (!whole)
+            assert_string_equal(last + strlen(last) - 8, "word ...");
+    }
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 2] = '\n';
+    text[sizeof text - 1] = 0;
+    put(&lines, text);
+    assert_int_equal(strspn(lines.tap.last, "x"), GYRE_LAST_MAX - 5);
+    lines_close(&lines);
+}
+
+/* --- what is shown ---------------------------------------------------------------------------- */
+
+static bool admit(struct gyre_shown *shown, const char *line)
+{
+    return gyre_shown_admit(shown, line, strlen(line));
+}
+
+static void equal_failures_of_the_tool_are_shown_once(void **state)
+{
+    struct gyre_shown shown = {0};
+    (void)state;
+    assert_true(admit(&shown, "gyre_init: rank 3 on a (pid 1234): no card 1"));
+    assert_false(admit(&shown, "gyre_init: rank 17 on a (pid 4): no card 1"));
+    assert_true(admit(&shown, "gyre_init: rank 17 on a (pid 4): no card 2"));
+    assert_true(admit(&shown, "gyre_init: rank 17 on b (pid 4): no card 2"));
+    assert_true(admit(&shown, "gyre train: no such file"));
+    assert_false(admit(&shown, "gyre train: no such file"));
+    assert_false(admit(&shown, "[3] gyre train: no such file"));
+    assert_true(admit(&shown, "gyre show env: no such file"));
+    assert_false(admit(&shown, "[12] gyre show env: no such file"));
+    for (int i = 0; i < 2; i++) { /* not the tool's failures */
+        assert_true(admit(&shown, "mine: no such file"));
+        assert_true(admit(&shown, "gyre[rank 3 @ a]: no such file"));
+        assert_true(admit(&shown, "gyre-keeper: a process"));
+        assert_true(admit(&shown, "gyre "));
+        assert_true(admit(&shown, ""));
+    }
+    assert_int_equal(shown.left_out, 0);
+}
+
+static void of_many_failures_the_first_are_shown(void **state)
+{
+    struct gyre_shown shown = {0};
+    char line[64];
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        snprintf(line, sizeof line, "gyre train: file %d fails", i);
+        assert_int_equal(admit(&shown, line), i < GYRE_SHOWN_FAILURES);
+    }
+    assert_int_equal(shown.left_out, 20 - GYRE_SHOWN_FAILURES);
+    assert_false(admit(&shown, "gyre train: file 0 fails"));
+    assert_int_equal(shown.left_out, 20 - GYRE_SHOWN_FAILURES);
+}
+
+static void what_was_shown_scrolls_away(void **state)
+{
+    struct gyre_shown shown = {0};
+    char line[64];
+    (void)state;
+    assert_false(gyre_shown_recently(&shown, "disk full"));
+    assert_true(admit(&shown, "[2] disk full"));
+    for (int i = 0; i < GYRE_SHOWN_RECENT; i++) {
+        assert_true(gyre_shown_recently(&shown, "disk full"));
+        assert_false(gyre_shown_recently(&shown, "gyre train: rank 4 fails"));
+        assert_true(gyre_shown_recently(&shown, "[7] disk full"));
+        assert_false(gyre_shown_recently(&shown, "disk ful"));
+        snprintf(line, sizeof line, "line %d", i);
+        assert_true(admit(&shown, line));
+    }
+    assert_false(gyre_shown_recently(&shown, "disk full"));
+    assert_true(admit(&shown, "gyre train: rank 3 fails"));
+    assert_true(gyre_shown_recently(&shown, "gyre train: rank 4 fails"));
+}
+
 static void a_report_is_kept_aside(void **state)
 {
     struct lines lines;
@@ -370,6 +462,10 @@ int main(void)
         cmocka_unit_test(this_machine_has_cores),
         cmocka_unit_test(a_line_waits_for_its_end),
         cmocka_unit_test(a_line_without_end_is_cut),
+        cmocka_unit_test(the_last_line_is_kept_up_to_a_word),
+        cmocka_unit_test(equal_failures_of_the_tool_are_shown_once),
+        cmocka_unit_test(of_many_failures_the_first_are_shown),
+        cmocka_unit_test(what_was_shown_scrolls_away),
         cmocka_unit_test(a_report_is_kept_aside),
         cmocka_unit_test(a_full_sink_asks_for_nothing),
         cmocka_unit_test(a_sink_without_reader_breaks_once),

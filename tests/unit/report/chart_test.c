@@ -1,9 +1,8 @@
 /* The curves of a report: series of any length in 800 bins, and a drawing that XML readers take. */
 #include "report/inside.h"
-#include "report/scale.h"
+#include "rig/xml.h"
 #include "unit/report/report_rig.h"
 
-#include <ctype.h>
 #include <math.h>
 
 /* -- series ------------------------------------------------------------------------------------ */
@@ -76,61 +75,7 @@ static void scales_hold_their_values_between_round_ticks(void **state)
         }
 }
 
-/* -- XML --------------------------------------------------------------------------------------- */
-
-static const char *check_attribute(const char *at)
-{
-    const char *name = at;
-    while (isalnum((unsigned char)*at) || *at == '-')
-        at++;
-    assert_true(at > name);
-    assert_memory_equal(at, "=\"", 2);
-    at += 2;
-    at += strcspn(at, "\"<");
-    assert_int_equal(*at, '"');
-    return at + 1;
-}
-
-static const char *check_text(const char *at)
-{
-    for (; *at && *at != '<'; at++) {
-        int used = 0;
-        unsigned code;
-        assert_true((unsigned char)*at >= 0x20 || *at == '\n');
-        assert_int_not_equal(*at, '>');
-        if (*at == '&')
-            assert_true(sscanf(at, "&#%u;%n", &code, &used) == 1 && used > 0);
-    }
-    return at;
-}
-
-/* Tags nest and close, attributes are quoted, nothing is bare. Returns the number of elements. */
-static int check_xml(const char *at)
-{
-    char open[8][16];
-    int depth = 0, elements = 0;
-    do {
-        char name[16] = "";
-        bool closing = at[1] == '/';
-        assert_int_equal(*at, '<');
-        at += 1 + closing;
-        assert_int_equal(sscanf(at, "%15[a-z]", name), 1);
-        at += strlen(name);
-        while (*at == ' ')
-            at = check_attribute(at + 1);
-        if (closing)
-            assert_string_equal(open[--depth], name);
-        else if (*at != '/')
-            strcpy(open[depth++], name);
-        assert_in_range(depth, 0, 7);
-        at += *at == '/';
-        assert_int_equal(*at, '>');
-        elements += !closing;
-        at = check_text(at + 1);
-    } while (depth > 0);
-    assert_string_equal(at, "");
-    return elements;
-}
+/* -- words ------------------------------------------------------------------------------------- */
 
 static int count(const char *text, const char *word)
 {
@@ -198,7 +143,7 @@ static void long_runs_stay_small(void **state)
 {
     (void)state;
     char *text = drawn("long", 5, 4000, falling);
-    check_xml(text);
+    xml_check(text);
     assert_null(strstr(text, "<script"));
     const char *line =
         strstr(text, "class=\"line step\" d=\"M6"); /* the legend's begins elsewhere */
@@ -239,7 +184,7 @@ static void any_numbers_make_a_drawing(void **state)
         for (uint64_t steps = 0; steps < 4; steps++)
             for (uint64_t epochs = 0; epochs < 4; epochs++) {
                 char *text = drawn("any", epochs, steps, losses[i]);
-                assert_in_range(check_xml(text), 5, 200);
+                assert_in_range(xml_check(text), 5, 200);
                 if (losses[i] != lost && epochs * steps > 0)
                     assert_in_range(count(text, "text-anchor=\"end\""), 6, 25); /* ticks upward */
                 assert_null(strstr(text, "nan"));
@@ -252,12 +197,35 @@ static void any_numbers_make_a_drawing(void **state)
     free(text);
 }
 
+/* The validation has the place of the test, under its own name. */
+static void a_validation_is_drawn(void **state)
+{
+    struct gyre_report_options options = to_files();
+    struct gyre_epoch_record record = epoch_at(1);
+    struct gyre_step_record step = step_at(1);
+    (void)state;
+    record.validated = true;
+    record.validation_loss = 0.25;
+    record.validation_accuracy = 0.5;
+    options.svg = inside("validated.svg");
+    struct gyre_report *report = opened(&options);
+    assert_int_equal(gyre_report_step(report, &step, BEGAN_NS, NULL), 0);
+    assert_int_equal(gyre_report_epoch(report, &record, BEGAN_NS, NULL), 0);
+    assert_int_equal(gyre_report_close(report, NULL), 0);
+    char *text = contents(options.svg, NULL);
+    xml_check(text);
+    assert_non_null(strstr(text, ">validation 0.2500<"));
+    assert_non_null(strstr(text, ">validation 50.00 %<"));
+    assert_null(strstr(text, ">test"));
+    free(text);
+}
+
 static void any_title_is_text(void **state)
 {
     static const char title[] = "<b> & \"Öl\" \x01 \xff \xc3 \xed\xa0\x80 \xf0\x9f\x8c\x80 end";
     (void)state;
     char *text = drawn(title, 1, 5, falling);
-    check_xml(text);
+    xml_check(text);
     assert_int_equal(count(text, "&#60;b&#62; &#38; \"Öl\" ? ? ? ??? \xf0\x9f\x8c\x80 end"), 2);
     free(text);
 }
@@ -270,6 +238,7 @@ int main(void)
         cmocka_unit_test(long_runs_stay_small),
         cmocka_unit_test(axes_have_round_numbers),
         cmocka_unit_test(any_numbers_make_a_drawing),
+        cmocka_unit_test(a_validation_is_drawn),
         cmocka_unit_test(any_title_is_text),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);

@@ -141,9 +141,11 @@ static void tensorboard_finds_events(void **state)
     assert_true(isnan(event.value[0].number));
     assert_string_equal(event.value[1].tag, "train/learning_rate");
     at = decode_record(at, &event);
-    assert_int_equal(event.values, 7);
+    assert_int_equal(event.values, 9);
     assert_string_equal(event.value[2].tag, "epoch/test_loss");
     assert_true(event.value[2].number == 0.5f);
+    assert_string_equal(event.value[7].tag, "epoch/validation_loss");
+    assert_true(event.value[7].number == 0.25f);
     at = decode_record(at, &event);
     assert_int_equal(event.values, 3);
     assert_ptr_equal(at, bytes + length);

@@ -58,7 +58,7 @@ static inline char *contents(const char *path, size_t *length)
 static inline struct gyre_report_options to_files(void)
 {
     return (struct gyre_report_options){
-        .epochs = 2, .steps_per_epoch = 10, .wall_ns = WALL_NS, .terminal = -1};
+        .epochs = 2, .steps_per_epoch = 10, .wall_ns = WALL_NS, .terminal = -1, .warnings = -1};
 }
 
 /* Loss falls as 3 / step; what is optional is absent. */
@@ -111,6 +111,9 @@ static inline void report_four(struct gyre_report *report)
     full.loss_scale = 65536;
     bare.loss = NAN;
     bare.learning_rate = INFINITY;
+    tested.validated = true;
+    tested.validation_loss = 0.25;
+    tested.validation_accuracy = 0.75;
     untested.tested = false;
     untested.accuracy = untested.exposed_share = -1;
     assert_int_equal(gyre_report_step(report, &full, BEGAN_NS + GYRE_SECOND / 2, NULL), 0);

@@ -102,10 +102,13 @@ static void check_json(const char *at)
     at = parse_object(at, &object);
     assert_string_equal(member(&object, "kind")->word, "epoch");
     assert_number(&object, "test_accuracy", 0.81);
+    assert_number(&object, "validation_loss", 0.25);
+    assert_number(&object, "validation_accuracy", 0.75);
     assert_number(&object, "samples_per_second", 12345.6);
     at = parse_object(at, &object);
     assert_nothing(&object, "accuracy");
     assert_nothing(&object, "test_loss");
+    assert_nothing(&object, "validation_loss");
     assert_nothing(&object, "exposed_share");
     assert_int_equal(*at, '\0');
 }
@@ -166,10 +169,10 @@ static void csv_has_steps_and_epochs_apart(void **state)
     char *epochs = contents(inside("my.run-epochs.csv"), NULL);
     assert_string_equal(epochs,
                         "time,epoch,steps,loss,accuracy,test_loss,test_accuracy,seconds,"
-                        "samples_per_second,exposed_share\n"
+                        "samples_per_second,exposed_share,validation_loss,validation_accuracy\n"
                         "1700000002.000000,1,10,0.43209999999999998,0.87649999999999995,0.5,"
-                        "0.81000000000000005,62,12345.6,0.12\n"
-                        "1700000003.000000,2,10,0.43209999999999998,,,,62,12345.6,\n");
+                        "0.81000000000000005,62,12345.6,0.12,0.25,0.75\n"
+                        "1700000003.000000,2,10,0.43209999999999998,,,,62,12345.6,,,\n");
     free(steps);
     free(epochs);
 }

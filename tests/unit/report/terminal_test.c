@@ -255,6 +255,22 @@ static void nothing_is_guessed(void **state)
 
 /* -- other lines ------------------------------------------------------------------------------- */
 
+static void a_validation_stands_before_the_test(void **state)
+{
+    struct gyre_epoch_record record = epoch_at(1);
+    struct stage stage;
+    struct screen screen;
+    (void)state;
+    record.validated = true;
+    record.validation_loss = 0.25;
+    record.validation_accuracy = 0.75;
+    raise_curtain(&stage, 100, 20, 10);
+    assert_int_equal(gyre_report_epoch(stage.report, &record, BEGAN_NS, NULL), 0);
+    drop_curtain(&stage, &screen);
+    assert_non_null(strstr(row(&screen, 0), "  validation loss 0.2500  validation accuracy 75.00 %"
+                                            "  test loss 0.5000  test accuracy 81.00 %"));
+}
+
 static void notes_and_epochs_stand_above_the_line(void **state)
 {
     struct stage stage;
@@ -377,6 +393,26 @@ static void a_pipe_gets_plain_lines_now_and_then(void **state)
     assert_string_equal(text, expected);
 }
 
+/* So that `gyre train | tee log` shows the warnings, and the log has none. */
+static void warnings_have_a_way_of_their_own(void **state)
+{
+    struct gyre_report_options options = to_files();
+    int lines[2], warnings[2];
+    char text[4096];
+    (void)state;
+    assert_int_equal(pipe2(lines, O_CLOEXEC) | pipe2(warnings, O_CLOEXEC), 0);
+    options.terminal = lines[1];
+    options.warnings = warnings[1];
+    struct gyre_report *report = opened(&options);
+    gyre_report_note(report, "warning: it is late");
+    gyre_report_note(report, "it was \x1b[2J late\xc2\x9b");
+    assert_int_equal(gyre_report_close(report, NULL), 0);
+    read_pipe(lines, text, sizeof text);
+    assert_string_equal(text, "it was ?[2J late??\n");
+    read_pipe(warnings, text, sizeof text);
+    assert_string_equal(text, "warning: it is late\n");
+}
+
 static void quiet_leaves_notes(void **state)
 {
     char text[4096];
@@ -413,11 +449,13 @@ int main(void)
         cmocka_unit_test(time_left_is_right_at_a_steady_pace),
         cmocka_unit_test(the_bar_is_of_the_epoch),
         cmocka_unit_test(nothing_is_guessed),
+        cmocka_unit_test(a_validation_stands_before_the_test),
         cmocka_unit_test(notes_and_epochs_stand_above_the_line),
         cmocka_unit_test(colours_are_left_out_on_request),
         cmocka_unit_test(other_terminals_get_ascii_or_lines),
         cmocka_unit_test(a_loss_that_is_none_is_seen),
         cmocka_unit_test(a_pipe_gets_plain_lines_now_and_then),
+        cmocka_unit_test(warnings_have_a_way_of_their_own),
         cmocka_unit_test(quiet_leaves_notes),
         cmocka_unit_test(nobody_reading_is_told_once),
     };

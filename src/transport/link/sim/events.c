@@ -1,6 +1,5 @@
-/* What will happen in the simulated world: one heap, ordered by time and, where times are equal, by
- * when it was scheduled.
- * Tested by tests/unit/transport/link/sim/world_test.c. */
+/* The future events of the simulated world: one heap, ordered by time and, where times are equal,
+ * by the order of scheduling. Tested by tests/unit/transport/link/sim/world_test.c. */
 #include "transport/link/sim/inside.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* Inside the simulated world: what its files share.
+/* The inside of the simulated world, which its files share.
  *
  *     sim.c       the driver: a stream over each connection
  *     world.c     time, ranks, faults; the table of connections
  *     line.c      one connection: bytes between two ranks
- *     events.c    what will happen, in order of time */
+ *     events.c    future events, in order of time */
 #ifndef GYRE_TRANSPORT_LINK_SIM_INSIDE_H
 #define GYRE_TRANSPORT_LINK_SIM_INSIDE_H
 
@@ -23,12 +23,13 @@ struct gyre_sim_way {
     struct gyre_sim_end *writer, *reader;
     uint8_t *bytes;
     uint32_t capacity, start, length, arrived;
-    struct gyre_sim_chunk *chunk; /* ring: what is under way */
+    struct gyre_sim_chunk *chunk; /* ring of chunks under way */
     uint32_t chunk_capacity, first_chunk, chunks;
     uint64_t busy_until, last_due;
-    uint64_t written, corrupt_at; /* bytes, for ever; UINT64_MAX: no byte */
-    bool scheduled;               /* an ARRIVE event is in the heap */
-    bool starved;                 /* the writer found no room */
+    /* Bytes in all; position of a byte to corrupt, UINT64_MAX: none. */
+    uint64_t written, corrupt_at;
+    bool scheduled; /* an ARRIVE event is in the heap */
+    bool starved;   /* the writer found no room */
     bool blocked;
     bool closed; /* by the writer */
     bool over;   /* the reader may know that the way is closed */
@@ -53,7 +54,8 @@ struct gyre_sim_line {
 enum gyre_sim_event_kind { GYRE_SIM_WAKE, GYRE_SIM_ARRIVE, GYRE_SIM_ROOM };
 
 struct gyre_sim_event {
-    uint64_t time, order; /* equal times happen in the order they were scheduled */
+    /* Events of equal times happen in the order in which they were scheduled. */
+    uint64_t time, order;
     struct gyre_sim_way *way;
     uint32_t rank;
     enum gyre_sim_event_kind kind;
@@ -74,7 +76,7 @@ struct gyre_sim_world {
     struct gyre_sim_line **line; /* open addressing by key */
     uint32_t lines, line_capacity;
     struct gyre_sim_rank *rank;
-    bool out_of_memory; /* step() ends the run: without a lost event it is another one */
+    bool out_of_memory; /* step() ends the run: without the lost event the run would be another */
 };
 
 /* events.c */

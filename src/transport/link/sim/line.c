@@ -60,7 +60,7 @@ void gyre_sim_line_release(struct gyre_sim_line *line)
 
 /* -- rings ------------------------------------------------------------------------------------- */
 
-/* The place of byte `at` of the ring; *run: how many of `most` bytes lie there in one piece. */
+/* The place of byte `at` of the ring; *run: the number of bytes, of `most`, in one piece there. */
 static uint8_t *ring_at(const struct gyre_sim_way *way, uint32_t at, uint32_t most, uint32_t *run)
 {
     uint32_t place = (way->start + at) % way->capacity;

@@ -35,7 +35,7 @@ struct sim_wire {
     struct gyre_pipe *departed;
 };
 
-/* Something was posted: the pipe is looked at, in a poll of the rank. */
+/* Has the pipe looked at in a poll of the rank: something was posted. */
 static void stir(struct sim_pipe *pipe)
 {
     gyre_sim_end_mark(pipe->line);
@@ -190,7 +190,7 @@ static void break_pipe(struct sim_pipe *pipe, int status)
                      "rank %u: the simulated connection to rank %u failed: %s", pipe->end.rank,
                      pipe->end.peer, gyre_status_name(status));
     gyre_end_fail(&pipe->end, status);
-    gyre_sim_end_close(pipe->line); /* the peer learns of it, as of a closed socket */
+    gyre_sim_end_close(pipe->line); /* the peer learns of it as of a closed socket */
 }
 
 static void read_from_world(struct sim_pipe *pipe)

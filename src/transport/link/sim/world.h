@@ -21,9 +21,15 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+struct gyre_driver;
+
+/* The driver. It is not in the table of drivers, because the opener of its wires has made the
+ * world. */
+extern const struct gyre_driver gyre_driver_sim;
+
 struct gyre_sim_world;
 
-/* One direction of a connection. */
+/* The properties of one direction of a connection. */
 struct gyre_sim_link {
     uint64_t latency_ns;
     uint64_t jitter_ns;        /* added to each delivery: 0 to this much; order is kept */
@@ -40,7 +46,8 @@ struct gyre_sim_options {
     uint32_t window_bytes;     /* written and not yet read, per direction; 0: 256 KiB */
 };
 
-/* 0, GYRE_INVALID (n = 0) or -ENOMEM. destroy() comes after the wires were closed; NULL allowed. */
+/* Makes a world. 0, GYRE_INVALID (n = 0) or -ENOMEM. destroy() comes after the wires were closed;
+ * NULL allowed. */
 int gyre_sim_world_create(const struct gyre_sim_options *options, struct gyre_sim_world **world);
 void gyre_sim_world_destroy(struct gyre_sim_world *world);
 
@@ -48,12 +55,12 @@ void gyre_sim_world_destroy(struct gyre_sim_world *world);
 
 uint64_t gyre_sim_world_now(const struct gyre_sim_world *world); /* nanoseconds since 0 */
 
-/* Goes on to the next event that a rank notices, and returns the rank, which should poll. -1:
- * nothing will happen any more, unless somebody posts or wakes. Events of dead ranks are skipped;
+/* Goes on to the next event that a rank notices, and returns that rank, which should poll. -1:
+ * nothing will happen any more, unless a rank posts or is woken. Events of dead ranks are skipped;
  * events of paused ranks wait for resume(). */
 int64_t gyre_sim_world_step(struct gyre_sim_world *world);
 
-/* When step() will next have something to do, UINT64_MAX: never. */
+/* The time of the next event for step(), UINT64_MAX: none. */
 uint64_t gyre_sim_world_next(const struct gyre_sim_world *world);
 
 /* Makes step() return `rank` at time `at`, or now if `at` has passed: a rank's own deadline, or its
@@ -70,25 +77,24 @@ uint64_t gyre_sim_world_bytes(const struct gyre_sim_world *world); /* delivered 
 void gyre_sim_world_set_link(struct gyre_sim_world *world, uint32_t from, uint32_t to,
                              const struct gyre_sim_link *link);
 
-/* The rank is gone, as by SIGKILL: bytes written still arrive, then the connections end. step()
+/* Kills the rank, as SIGKILL does: bytes written still arrive, then the connections end. step()
  * does not return the rank again. */
 void gyre_sim_world_kill(struct gyre_sim_world *world, uint32_t rank);
 bool gyre_sim_world_dead(const struct gyre_sim_world *world, uint32_t rank);
 
-/* The rank stands still, as by SIGSTOP: step() does not return it, its connections stay. */
+/* Pauses the rank, as SIGSTOP does: step() does not return it, its connections stay. */
 void gyre_sim_world_pause(struct gyre_sim_world *world, uint32_t rank);
 void gyre_sim_world_resume(struct gyre_sim_world *world, uint32_t rank);
 
-/* Nothing from `from` reaches `to` until unblocked. The bytes are kept, as by a network that loses
- * all and sends again. */
+/* Blocks bytes from `from` to `to` until unblocked. The bytes are kept, as by a network that loses
+ * all packets and sends them again. */
 void gyre_sim_world_block(struct gyre_sim_world *world, uint32_t from, uint32_t to, bool blocked);
 
-/* One bit of the next byte written from `from` to `to`, after `skip_bytes` more, arrives flipped.
- */
+/* Flips one bit of the next byte written from `from` to `to`, after `skip_bytes` more. */
 void gyre_sim_world_corrupt(struct gyre_sim_world *world, uint32_t from, uint32_t to,
                             uint64_t skip_bytes);
 
-/* The connection breaks at once at both ends; bytes under way are lost. */
+/* Breaks the connection at once at both ends; bytes under way are lost. */
 void gyre_sim_world_reset(struct gyre_sim_world *world, uint32_t a, uint32_t b);
 
 /* -- for sim.c ------------------------------------------------------------------------- */
@@ -101,17 +107,17 @@ int gyre_sim_end_open(struct gyre_sim_world *world, uint32_t rank, uint32_t peer
                       struct gyre_sim_end **end);
 void gyre_sim_end_close(struct gyre_sim_end *end);
 
-/* As sockets that do not block: bytes taken or given, 0 for none now. step() returns the rank when
- * there are some. */
+/* Write and read as non-blocking sockets do: bytes taken or given, 0: none now. step() returns the
+ * rank when some can move. */
 size_t gyre_sim_end_write(struct gyre_sim_end *end, const struct iovec *iov, int count);
 size_t gyre_sim_end_read(struct gyre_sim_end *end, const struct iovec *iov, int count);
 
-/* All was read, and the peer's end is closed or dead. */
+/* Whether everything was read, and the peer's end is closed or dead. */
 bool gyre_sim_end_over(const struct gyre_sim_end *end);
 
-/* A rank's ends to look at, in the order of their marks. step() marks an end when there is
- * something to read, room to write or an end to be noticed; the driver when something was posted.
- * take() returns the end's context, NULL: none is marked. All ends of a rank are one driver's. */
+/* The marked ends of a rank, in the order of their marks. step() marks an end that has bytes to
+ * read, room to write or an end to notice; the driver marks an end that got a post. take() returns
+ * the end's context, NULL: none is marked. All ends of a rank are one driver's. */
 void gyre_sim_end_mark(struct gyre_sim_end *end);
 bool gyre_sim_world_has_marked(const struct gyre_sim_world *world, uint32_t rank);
 void *gyre_sim_world_take_marked(struct gyre_sim_world *world, uint32_t rank);

@@ -1,14 +1,14 @@
-/* The epoll poller: says which connections can move; the plain calls of socket.c move them.
+/* The epoll poller. It says which connections can move; the plain calls of socket.c move them.
  *
  * Every connection is registered once, edge-triggered, for everything, so the data path never calls
  * epoll_ctl. An edge is remembered as a due bit until a read or write comes up short, which re-arms
  * the edge. Plain calls made without asking leave an edge behind that is stale by the time it is
- * fetched; it costs one futile read and nothing else.
+ * fetched; a stale edge costs one futile read.
  *
  *   edge ──▶ due bit ──▶ read until short ──▶ (kernel) next edge
  *
  * The epoll descriptor itself is the alarm: it is readable while edges are waiting, and arm()
- * fetches what is there before the caller sleeps on it.
+ * fetches waiting edges before the caller sleeps on it.
  *
  * Tested by tests/link/tcp.c. */
 #include "transport/link/tcp/inside.h"
@@ -82,8 +82,8 @@ static void fetch_events(struct gyre_tcp_wire *wire)
         note_events(events[i].data.ptr, events[i].events);
 }
 
-/* Few connections in use are tried directly by the caller; then the others can wait a few rounds to
- * be heard. */
+/* Fetches edges. The caller tries a few connections in use directly; the others can then wait some
+ * rounds. */
 static void epoll_look(struct gyre_tcp_wire *wire)
 {
     bool few = wire->used && wire->used <= GYRE_TCP_PLAIN_MAX && !wire->stuck;

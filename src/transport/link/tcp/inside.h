@@ -1,6 +1,6 @@
-/* Inside the tcp driver: what its files share.
+/* The inside of the tcp driver, which its files share.
  *
- *            tcp.c                   the driver's entries; whose turn it is
+ *            tcp.c                   the driver's entries; the order of service
  *              │
  *     epoll.c ─┴─ uring.c            pollers; uring_absent.c where liburing was missing
  *              │
@@ -17,9 +17,12 @@
 #include <netinet/in.h>
 #include <sys/queue.h>
 
-#define GYRE_TCP_PLAIN_MAX    8             /* up to so many connections in use are read plainly */
-#define GYRE_TCP_LOOK_EVERY   32            /* polls: so rarely the others are heard meanwhile */
-#define GYRE_TCP_EAGER        (64u * 1024)  /* on a longer message a GRANT is no time lost */
+/* Connections in use, at most, that are read by plain calls. */
+#define GYRE_TCP_PLAIN_MAX 8
+/* Polls between two looks at the other connections meanwhile. */
+#define GYRE_TCP_LOOK_EVERY 32
+/* Beyond this length a GRANT costs no time that matters. */
+#define GYRE_TCP_EAGER        (64u * 1024)
 #define GYRE_TCP_BUDGET_BYTES (1024 * 1024) /* of one connection, each way, in one poll() */
 #define GYRE_TCP_VECTORS      8             /* per call that writes */
 #define GYRE_TCP_NAME_MAX     (INET6_ADDRSTRLEN + 8)
@@ -38,19 +41,23 @@ struct gyre_tcp_socket {
     struct gyre_stream *stream; /* the pipe's, one for each connection */
     void *flight;               /* the poller's own */
     int fd;                     /* -1: gone */
-    uint32_t posts;  /* accepted and not yet completed; above 0 the connection is "in use" */
-    unsigned due;    /* enum gyre_tcp_due; nonzero exactly while it stands on wire->due */
-    bool blocked;    /* the kernel's buffer is full; the poller will notice when it is not */
-    bool hangup;     /* the peer has closed or the connection broke: read on to the end */
-    bool finished;   /* read to its orderly end */
-    bool shut;       /* our BYE is out and our side is closed */
-    bool flying_out; /* the poller moves bytes itself; nobody else may, that way */
+    uint32_t posts; /* accepted and not yet completed; above 0 the connection is "in use" */
+    unsigned due;   /* enum gyre_tcp_due; nonzero exactly while the socket stands on wire->due */
+    bool blocked;   /* the kernel's buffer is full; the poller notices room */
+    bool hangup;    /* the peer has closed or the connection broke: read on to the end */
+    bool finished;  /* read to its orderly end */
+    bool shut;      /* this side's BYE is out, and this side is closed */
+    /* The poller's operation moves bytes in this direction, and nothing else may. */
+    bool flying_out;
     bool flying_in;
-    int status; /* 0, or what the connection broke with; the pipe fails at its next turn */
-    int broke;  /* the errno behind it, 0: none */
+    /* 0, or the status with which the connection broke; the pipe fails at its next turn. */
+    int status;
+    int broke;             /* the errno of the break, 0: none */
+    uint64_t acknowledged; /* when the peer last acknowledged anything, as of the last inspection */
+    uint64_t stuck_since;  /* the first inspection that found bytes under way since; 0: none */
     TAILQ_ENTRY(gyre_tcp_socket) in_due;
     LIST_ENTRY(gyre_tcp_socket) in_use;
-    char name[2][GYRE_TCP_NAME_MAX]; /* addresses, here and there, kept for messages */
+    char name[2][GYRE_TCP_NAME_MAX]; /* addresses of this end and of the other, kept for messages */
 };
 
 struct gyre_tcp_pipe {
@@ -75,25 +82,27 @@ struct gyre_tcp_wire {
     uint32_t used;     /* connections on `use` */
     uint32_t stuck;    /* connections that are blocked */
     uint64_t moved;    /* bytes, both ways */
+    uint64_t dead_ns;  /* twice this time without an acknowledgement breaks a connection; 0: none */
+    uint64_t inspect_at;
     TAILQ_HEAD(gyre_tcp_due_list, gyre_tcp_socket) due;
     LIST_HEAD(, gyre_tcp_socket) use;
     LIST_HEAD(, gyre_tcp_pipe) pipes;
     struct gyre_pipe *departed;
 };
 
-/* All calls from the wire's one thread; none blocks unless it says so. */
+/* A poller. All calls come from the wire's one thread; none blocks unless its comment says so. */
 struct gyre_tcp_poller {
     const char *name;
 
-    /* `connections` is an estimate. Fails with -errno and the likely cause. */
+    /* Opens the poller; `connections` is an estimate. -errno with the likely cause. */
     int (*open)(struct gyre_tcp_wire *wire, uint32_t connections, struct gyre_trouble *trouble);
     void (*close)(struct gyre_tcp_wire *wire); /* no connection is left */
 
     int (*add)(struct gyre_tcp_socket *socket, struct gyre_trouble *trouble);
 
-    /* After settle() the kernel works on nothing of this connection: flying_in and flying_out are
-     * false, and the stream knows of all that moved. settle() may wait for a cancelled operation to
-     * end. remove() settles and forgets. */
+    /* settle(): the kernel then works on nothing of this connection: flying_in and flying_out are
+     * false, and the stream knows of all bytes that moved. May wait for a cancelled operation to
+     * end. remove(): settles and forgets. */
     void (*settle)(struct gyre_tcp_socket *socket);
     void (*remove)(struct gyre_tcp_socket *socket);
 
@@ -105,10 +114,10 @@ struct gyre_tcp_poller {
      * flying_in. NULL: this poller only looks. */
     void (*carry)(struct gyre_tcp_socket *socket);
 
-    /* Hands to the kernel what carry() prepared. NULL: this poller only looks. */
+    /* Gives the kernel the operations that carry() prepared. NULL: this poller only looks. */
     void (*launch)(struct gyre_tcp_wire *wire);
 
-    /* From here on anything that happens makes `*fd` readable. Whatever happened before is marked
+    /* Prepares to sleep: from here on any event makes `*fd` readable. Earlier events are marked
      * due. */
     int (*arm)(struct gyre_tcp_wire *wire, int *fd);
 };
@@ -125,10 +134,10 @@ extern const struct gyre_tcp_poller *const gyre_tcp_uring;
 
 /* -- socket.c ---------------------------------------------------------------------------------- */
 
-/* None of these fails a pipe or calls a poller: a connection that breaks notes its `status` and
- * stays due. */
+/* The functions of a connection. None fails a pipe or calls a poller: a connection that breaks
+ * notes its `status` and stays due. */
 
-/* On failure `fd` stays the caller's. */
+/* Opens a connection. On failure `fd` stays the caller's. */
 int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *pipe,
                          struct gyre_stream *stream, int fd, struct gyre_trouble *trouble);
 void gyre_tcp_socket_close(struct gyre_tcp_socket *socket); /* the stream stays */
@@ -137,16 +146,20 @@ void gyre_tcp_socket_unmark(struct gyre_tcp_socket *socket);
 void gyre_tcp_socket_block(struct gyre_tcp_socket *socket, bool blocked);
 void gyre_tcp_socket_use(struct gyre_tcp_socket *socket);   /* one more post */
 void gyre_tcp_socket_push(struct gyre_tcp_socket *socket);  /* plain calls, up to the budget */
-void gyre_tcp_socket_nudge(struct gyre_tcp_socket *socket); /* the frame in front, no bulk */
+void gyre_tcp_socket_nudge(struct gyre_tcp_socket *socket); /* the first frame only, no bulk */
 void gyre_tcp_socket_pull(struct gyre_tcp_socket *socket);
 int gyre_tcp_socket_harvest(struct gyre_tcp_socket *socket, struct gyre_completion *out, int max);
+
+/* Breaks a connection that has had bytes under way for longer than limit_ns, while the peer
+ * acknowledged nothing. Called every now and then. */
+void gyre_tcp_socket_inspect(struct gyre_tcp_socket *socket, uint64_t now, uint64_t limit_ns);
 bool gyre_tcp_socket_send_now(struct gyre_tcp_socket *socket, const struct gyre_match *match,
                               const void *data, uint64_t length);
 int gyre_tcp_socket_recv_now(struct gyre_tcp_socket *socket, const struct gyre_match *match,
                              void *data, uint64_t length);
 
-/* The result of a transfer, plain or in flight: bytes or -errno. False: nothing more moves in that
- * direction now. */
+/* Take the result of a transfer, plain or in flight: bytes or -errno. False: nothing more moves in
+ * that direction now. */
 bool gyre_tcp_socket_wrote(struct gyre_tcp_socket *socket, ssize_t result);
 bool gyre_tcp_socket_came(struct gyre_tcp_socket *socket, ssize_t result);
 

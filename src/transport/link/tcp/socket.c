@@ -3,23 +3,24 @@
  *      stream ── gather ──▶ sendmsg ──▶ wrote()          push()
  *      stream ◀─ target ─── recvmsg ◀── came()           pull()
  *
- * push() and pull() use plain non-blocking calls, whatever the poller: MSG_DONTWAIT on every call
- * rather than O_NONBLOCK on the socket, because io_uring answers EAGAIN at once on a socket that is
- * marked so, where it should wait.
+ * push() and pull() use plain non-blocking calls, whatever the poller. They pass MSG_DONTWAIT to
+ * every call and do not set O_NONBLOCK on the socket, because io_uring answers EAGAIN at once on a
+ * non-blocking socket, where it should wait.
  *
  * Invariants
- *   - One mover per direction. While flying_out (flying_in) is set the poller's operation owns that
- *     direction and no plain call touches it; otherwise two readers would tear one byte stream
+ *   - One mover per direction. While flying_out (flying_in) is set, the poller's operation owns
+ *     that direction and no plain call touches it; otherwise two readers would tear one byte stream
  *     apart.
- *   - A short read or write means the kernel has no more just now, and saves the call that would
- *     say EAGAIN. After a hangup a short read is no end: the end itself must be read, because its
- *     notice came already.
- *   - What broke is noted once, with its errno; tcp.c fails the pipe at this connection's next
+ *   - A short read or write means that the kernel has no more just now, and saves the call that
+ *     would say EAGAIN. After a hangup a short read is no end: the end itself must be read, because
+ *     its notice came already.
+ *   - The first break is noted, with its errno; tcp.c fails the pipe at this connection's next
  *     turn.
  *
  * Tested by tests/link/tcp.c and tests/unit/transport/link/tcp/tcp_test.c. */
 #include "transport/link/tcp/inside.h"
 
+#include "base/clock.h"
 #include "base/copy.h"
 #include "transport/stream/frame.h"
 
@@ -64,14 +65,15 @@ int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *p
     const uint32_t peer = pipe->end.peer;
     *socket = (struct gyre_tcp_socket){.pipe = pipe, .stream = stream, .fd = fd};
     int status = look_at_ends(socket, fd);
-    if (status == -ENOTCONN) /* the peer has closed it by a reset */
+    if (status == -ENOTCONN) /* the peer has closed the connection by a reset */
         return gyre_trouble_set(trouble, GYRE_PEER_LOST, "tcp: rank %u left while this rank joined",
                                 peer);
     if (status)
         return gyre_trouble_set(trouble, status,
                                 "tcp: descriptor %d for rank %u is no connected socket: %s", fd,
                                 peer, gyre_status_name(status));
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); /* a local socket has none */
+    /* Fails on a local socket, which has no delay. */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     return 0;
 }
 
@@ -95,8 +97,8 @@ static void unuse(struct gyre_tcp_socket *socket, uint32_t posts)
     socket->pipe->wire->used--;
 }
 
-/* After goodbyes from both sides the kernel may still be sending ours, so it is left to; otherwise
- * the peer should see the end now (a reset), and nothing linger. */
+/* Closes the socket. After goodbyes from both sides the kernel may still be sending ours and is
+ * left to it; otherwise the peer should see the end now (a reset), and nothing linger. */
 static void hang_up(struct gyre_tcp_socket *socket)
 {
     bool orderly = gyre_stream_said_bye(socket->stream) && gyre_stream_heard_bye(socket->stream);
@@ -112,7 +114,7 @@ void gyre_tcp_socket_close(struct gyre_tcp_socket *socket)
     if (socket->blocked)
         socket->pipe->wire->stuck--;
     socket->blocked = false;
-    unuse(socket, socket->posts); /* they only wait to be told */
+    unuse(socket, socket->posts); /* these posts only wait for their completions to be told */
     hang_up(socket);
     gyre_tcp_socket_mark(socket, GYRE_TCP_HARVEST);
 }
@@ -149,8 +151,8 @@ static bool broken(struct gyre_tcp_socket *socket, int status, int error)
     return false;
 }
 
-/* An errno of a transfer: a shortage on this machine is told as it is, everything else means the
- * peer is gone. */
+/* Notes the errno of a transfer: a shortage on this machine stays what it is, every other error
+ * means that the peer is gone. */
 static bool broken_by(struct gyre_tcp_socket *socket, int error)
 {
     bool ours =
@@ -161,7 +163,7 @@ static bool broken_by(struct gyre_tcp_socket *socket, int error)
 static bool passes(ssize_t result)
 {
     return result == -EINTR ||
-           result == -ECANCELED; /* a flight ends so when the thread that started it ends */
+           result == -ECANCELED; /* a flight ends like this when the thread that started it ends */
 }
 
 void gyre_tcp_socket_block(struct gyre_tcp_socket *socket, bool blocked)
@@ -187,7 +189,8 @@ bool gyre_tcp_socket_wrote(struct gyre_tcp_socket *socket, ssize_t result)
     return true;
 }
 
-/* After the peer's goodbye nothing follows, so however the reading ends then, it is no failure. */
+/* Takes the result of a read. After the peer's goodbye nothing follows, so then no end of the
+ * reading is a failure. */
 bool gyre_tcp_socket_came(struct gyre_tcp_socket *socket, ssize_t result)
 {
     if (result > 0) {
@@ -209,8 +212,8 @@ static size_t sum_lengths(const struct iovec *iov, int count)
     return total;
 }
 
-/* One vector is the usual case of small traffic, and cheaper for the kernel without a msghdr. Bytes
- * or -errno. */
+/* Writes vectors. A single vector, the usual case of small traffic, is cheaper for the kernel
+ * without a msghdr. Bytes or -errno. */
 static ssize_t transmit(int fd, struct iovec *iov, int count)
 {
     struct msghdr message = {.msg_iov = iov, .msg_iovlen = (size_t)count};
@@ -227,7 +230,7 @@ static ssize_t receive(int fd, struct iovec *iov, int count)
     return got < 0 ? -errno : got;
 }
 
-/* Writes the next bytes, of at most `vectors` vectors; false when nothing more moves now. */
+/* Writes the next bytes, of at most `vectors` vectors; false: nothing more moves now. */
 static bool write_next(struct gyre_tcp_socket *socket, int vectors, size_t *moved)
 {
     struct iovec iov[GYRE_TCP_VECTORS];
@@ -282,11 +285,32 @@ void gyre_tcp_socket_pull(struct gyre_tcp_socket *socket)
     }
 }
 
+/* -- progress ---------------------------------------------------------------------------------- */
+
+#define FLUTTER (50 * GYRE_MS) /* of the kernel's clock of acknowledgements */
+
+void gyre_tcp_socket_inspect(struct gyre_tcp_socket *socket, uint64_t now, uint64_t limit_ns)
+{
+    struct tcp_info info;
+    socklen_t length = sizeof info;
+    if (socket->fd < 0 || getsockopt(socket->fd, IPPROTO_TCP, TCP_INFO, &info, &length))
+        return;
+    uint64_t acknowledged = now - info.tcpi_last_ack_recv * GYRE_MS;
+    if (!info.tcpi_unacked || acknowledged > socket->acknowledged + FLUTTER) {
+        socket->acknowledged = acknowledged;
+        socket->stuck_since = info.tcpi_unacked ? now : 0;
+    } else if (!socket->stuck_since) {
+        socket->stuck_since = now;
+    } else if (now - socket->stuck_since > limit_ns) {
+        broken(socket, GYRE_PEER_LOST, ETIMEDOUT);
+    }
+}
+
 /* -- without a post ---------------------------------------------------------------------------- */
 
-#define GATHERED_MAX 256u /* a copy of so many bytes costs less than a second vector */
+#define GATHERED_MAX 256u /* copying so many bytes costs less than a second vector */
 
-/* The kernel took less than all of a message: how it goes on is for its post. */
+/* Ends a message of which the kernel took only a part: its post goes on with the rest. */
 static bool stop_short(struct gyre_tcp_socket *socket, ssize_t sent)
 {
     if (sent > 0) {
@@ -302,19 +326,20 @@ static bool stop_short(struct gyre_tcp_socket *socket, ssize_t sent)
 bool gyre_tcp_socket_send_now(struct gyre_tcp_socket *socket, const struct gyre_match *match,
                               const void *data, uint64_t length)
 {
-    uint8_t frame[GYRE_FRAME_BYTES + GATHERED_MAX];
-    struct iovec iov[2] = {{frame, GYRE_FRAME_BYTES}, {(void *)(uintptr_t)data, length}};
-    bool gathered = length <= GATHERED_MAX;
+    uint8_t frame[GYRE_FRAME_HEAD_MOST + GYRE_STREAM_REST_MOST];
+    const size_t head = gyre_stream_head_bytes(socket->stream);
+    const bool encrypts = gyre_stream_encrypts(socket->stream);
+    const bool gathered = encrypts || length <= GATHERED_MAX;
+    struct iovec iov[2] = {{frame, head + (gathered ? length : 0)},
+                           {(void *)(uintptr_t)data, length}};
     if (length > GYRE_STREAM_REST_MOST || !can_write(socket) ||
-        !gyre_stream_leave_now(socket->stream, match, data, length, frame))
+        !gyre_stream_leave_now(socket->stream, match, data, length, frame, frame + head))
         return false;
-    if (gathered) {
-        gyre_copy(frame + GYRE_FRAME_BYTES, data, length);
-        iov[0].iov_len += length;
-    }
+    if (gathered && !encrypts)
+        gyre_copy(frame + head, data, length);
     ssize_t sent = transmit(socket->fd, iov, gathered ? 1 : 2);
-    if (sent != (ssize_t)(GYRE_FRAME_BYTES + length)) {
-        gyre_stream_leave_rest(socket->stream, match, data, length, frame,
+    if (sent != (ssize_t)(head + length)) {
+        gyre_stream_leave_rest(socket->stream, match, gathered ? frame + head : data, length, frame,
                                sent > 0 ? (size_t)sent : 0);
         return stop_short(socket, sent);
     }
@@ -331,7 +356,7 @@ static bool came_now(struct gyre_tcp_socket *socket, size_t bytes, const struct 
     if (status)
         broken(socket, status, 0);
     if (socket->posts)
-        gyre_tcp_socket_mark(socket, GYRE_TCP_HARVEST); /* what came behind it may be theirs */
+        gyre_tcp_socket_mark(socket, GYRE_TCP_HARVEST); /* bytes behind it may be other messages */
     return came || gyre_stream_take_now(socket->stream, match, data, length);
 }
 
@@ -349,7 +374,7 @@ int gyre_tcp_socket_recv_now(struct gyre_tcp_socket *socket, const struct gyre_m
     if (got == -EAGAIN)
         return GYRE_AGAIN;
     if (got <= 0 || (size_t)got == iov[0].iov_len)
-        gyre_tcp_socket_mark(socket, GYRE_TCP_READ); /* there is more */
+        gyre_tcp_socket_mark(socket, GYRE_TCP_READ); /* more bytes wait */
     if (got <= 0)
         gyre_tcp_socket_came(socket, got);
     return got > 0 && came_now(socket, (size_t)got, match, data, length) ? 0 : -ENOENT;

@@ -1,29 +1,31 @@
-/* The tcp driver: wires, pipes, and whose turn it is. One driver, two pollers (epoll, io_uring);
- * inside.h has the map.
+/* The tcp driver: wires, pipes, and the order of service. One driver has two pollers (epoll,
+ * io_uring); inside.h has the map.
  *
  *   a pipe with 3 connections          lane 0, 3, 6 … ──▶ connection 0 ─┐
  *   (one stream each, same order       lane 1, 4, 7 … ──▶ connection 1 ─┼─▶ peer
  *   on both sides)                     lane 2, 5, 8 … ──▶ connection 2 ─┘
  *
- * Who is served when. poll() asks the poller what can move, adds the connections in use while they
+ * Order of service. poll() asks the poller what can move, adds the connections in use while they
  * are few, and serves each due connection once: read, write, tell completions. One connection moves
- * about GYRE_TCP_BUDGET_BYTES each way per poll() and then stands at the end of the list, so nobody
- * starves behind a large transfer.
+ * about GYRE_TCP_BUDGET_BYTES each way per poll() and then stands at the end of the list, so no
+ * connection starves behind a large transfer.
  *
- * Plain or not. A thread that spins for one small message is served best by recvmsg itself: it is
+ * Plain calls. A thread that spins for one small message is served best by recvmsg itself: it is
  * the only call on the way. So while at most GYRE_TCP_PLAIN_MAX connections are in use (have posts
- * outstanding), each poll() tries them directly. With more of them the poller is asked. Small sends
- * are written in send() itself, always: loopback, 2 cores, 16 connections exchanging 8 bytes took
- * 62 µs with plain reads and writes or with plain writes and reads in the ring, 74 µs with both in
- * the ring, and 104 µs where epoll_wait named the readable ones.
+ * outstanding), each poll() tries them directly. With more of them poll() asks the poller. Small
+ * sends are always written in send() itself: loopback, 2 cores, 16 connections exchanging 8 bytes
+ * took 62 µs with plain reads and writes or with plain writes and reads in the ring, 74 µs with
+ * both in the ring, and 104 µs where epoll_wait named the readable ones.
  *
- * Death. A connection that breaks takes its pipe with it: every connection of the pipe is closed
- * (but a second descriptor keeps it up where the two ends only disagree), every post completes with
- * the status, state() tells the story with both addresses. Other pipes do not notice.
+ * Death. A connection that breaks fails its pipe: every connection of the pipe is closed (a second
+ * descriptor keeps it up where the peer is to hear the reason first), every post completes with the
+ * status, and state() tells the story with both addresses. Other pipes do not notice.
  *
  * Tested by tests/link/tcp.c and tests/unit/transport/link/tcp. */
 #include "transport/link/tcp/inside.h"
+#include "transport/link/tcp/uring.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "transport/stream/frame.h"
 
@@ -44,7 +46,7 @@ static int open_poller(struct gyre_tcp_wire *wire, const struct gyre_tcp_poller 
     return status;
 }
 
-/* io_uring unless epoll was asked for. A refusal is told in one line. */
+/* Opens the poller: io_uring unless the user chose epoll. A refusal is told in one line. */
 static int choose_poller(struct gyre_tcp_wire *wire, const struct gyre_wire_options *options,
                          struct gyre_trouble *trouble)
 {
@@ -57,10 +59,10 @@ static int choose_poller(struct gyre_tcp_wire *wire, const struct gyre_wire_opti
     struct gyre_trouble refusal = {0};
     if (tried && gyre_tcp_uring && !open_poller(wire, gyre_tcp_uring, options->peers, &refusal))
         return 0;
+    if (tried && !gyre_tcp_uring)
+        (void)gyre_tcp_uring_try(&refusal);
     if (tried)
-        gyre_log(GYRE_LOG_WARN, "tcp is served by epoll: %s",
-                 gyre_tcp_uring ? refusal.text
-                                : "io_uring is not built in (liburing was missing at build time)");
+        gyre_log(GYRE_LOG_WARN, "tcp is served by epoll: %s", refusal.text);
     return open_poller(wire, &gyre_tcp_epoll, options->peers, trouble);
 }
 
@@ -73,6 +75,7 @@ static int tcp_open(const struct gyre_wire_options *options, struct gyre_wire **
     wire->rank = options->rank;
     wire->epoch = options->epoch;
     wire->bare_payload = options->bare_payload;
+    wire->dead_ns = options->dead_time_ms > 0 ? (uint64_t)options->dead_time_ms * GYRE_MS : 0;
     TAILQ_INIT(&wire->due);
     LIST_INIT(&wire->use);
     LIST_INIT(&wire->pipes);
@@ -162,7 +165,9 @@ static int tcp_attach(struct gyre_wire *handle, const struct gyre_channel *chann
     const struct gyre_stream_options options = {.epoch = wire->epoch,
                                                 .posts = GYRE_PIPE_POSTS,
                                                 .checksum = !wire->bare_payload,
-                                                .eager = GYRE_TCP_EAGER};
+                                                .eager = GYRE_TCP_EAGER,
+                                                .security = channel->security,
+                                                .keys = channel->keys};
     if (channel->fds < 1 || channel->fds > GYRE_CHANNEL_SOCKETS)
         return gyre_trouble_set(trouble, -EINVAL,
                                 "tcp: %d connections to rank %u: 1 to %d are possible",
@@ -173,7 +178,8 @@ static int tcp_attach(struct gyre_wire *handle, const struct gyre_channel *chann
     int status =
         gyre_end_create(size, wire->rank, channel->peer, &options, (uint32_t)channel->fds, &end);
     if (status)
-        return gyre_trouble_set(trouble, status, "tcp: no memory for the pipe to rank %u",
+        return gyre_trouble_set(trouble, status, "tcp: no %s for the pipe to rank %u",
+                                status == -ENOMEM ? "memory" : "AES-128-GCM in libcrypto",
                                 channel->peer);
     struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)end;
     pipe->wire = wire;
@@ -198,20 +204,30 @@ static void tell_pipe_failure(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_
         gyre_trouble_set(
             trouble, GYRE_CORRUPT,
             "connection %d of %d from rank %u to rank %u (%s to %s) brought bytes that are not "
-            "what the peer sent: "
-            "check the network path, memory, and that both run the same version",
-            index + 1, pipe->sockets, rank, peer, socket->name[0], socket->name[1]);
+            "what the peer sent: %s",
+            index + 1, pipe->sockets, rank, peer, socket->name[0], socket->name[1],
+            gyre_stream_head_bytes(socket->stream) > GYRE_FRAME_BYTES
+                ? "somebody on the path altered, repeated or dropped some, or a network card or "
+                  "memory did"
+                : "check the network path, memory, and that both run the same version");
+    else if (socket->broke == ETIMEDOUT)
+        gyre_trouble_set(
+            trouble, socket->status,
+            "rank %u has acknowledged nothing on connection %d of %d from rank %u (%s to %s) for "
+            "twice the dead time: does the path carry large packets (MTU), or does a firewall "
+            "drop the connection?",
+            peer, index + 1, pipe->sockets, rank, socket->name[0], socket->name[1]);
     else
         gyre_trouble_set(
             trouble, socket->status,
-            "connection %d of %d from rank %u to rank %u (%s to %s) was lost: %s; look at that "
-            "rank's last lines",
-            index + 1, pipe->sockets, rank, peer, socket->name[0], socket->name[1],
+            "rank %u: connection %d of %d to it from rank %u (%s to %s) was lost: %s; look at its "
+            "last lines",
+            peer, index + 1, pipe->sockets, rank, socket->name[0], socket->name[1],
             socket->broke ? strerror(socket->broke) : "the peer closed it without a goodbye");
 }
 
-/* The peer shall not see this end close before it hears that the two disagree: it would take that
- * for a loss, and tell it sooner. */
+/* Keeps this end's connections up, so that the peer hears of the failure from the watch before it
+ * sees a close. It would take the close for a loss, and might tell the loss first. */
 static void keep_open(struct gyre_tcp_pipe *pipe)
 {
     for (int i = 0; i < pipe->sockets && pipe->socket[i].fd >= 0; i++) {
@@ -226,7 +242,7 @@ static void fail_pipe(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_socket *
     if (pipe->end.status)
         return;
     tell_pipe_failure(pipe, socket);
-    if (socket->status == GYRE_MISMATCH)
+    if (socket->status != GYRE_PEER_LOST || socket->broke == ETIMEDOUT)
         keep_open(pipe);
     close_sockets(pipe);
     gyre_end_fail(&pipe->end, socket->status);
@@ -240,7 +256,8 @@ static struct gyre_tcp_socket *lane_socket(struct gyre_tcp_pipe *pipe,
     return &pipe->socket[match->lane % (unsigned)pipe->sockets];
 }
 
-/* A post that shows that the peer means something else tells as much as its frame would. */
+/* Fails the pipe on a refused post. A post that shows a mismatch tells as much as the peer's frame
+ * would. */
 static int tcp_refused(struct gyre_tcp_pipe *pipe, struct gyre_tcp_socket *socket, int status)
 {
     if (status == GYRE_MISMATCH) {
@@ -264,15 +281,16 @@ static int tcp_send(struct gyre_pipe *end, const struct gyre_match *match, const
     bool later =
         length > GYRE_TCP_EAGER || (gyre_tcp_is_crowded(pipe->wire) && pipe->wire->poller->carry);
     if (!later && gyre_stream_lacks_credit(socket->stream))
-        gyre_tcp_socket_pull(socket); /* credit may be here, and spares a question */
+        gyre_tcp_socket_pull(socket); /* credit may have come, and spares an ASK */
     if (!later)
         gyre_tcp_socket_push(socket);
     gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE | GYRE_TCP_HARVEST);
     return 0;
 }
 
-/* The grant of a long message leaves at once: left to poll() it would stand behind this side's own
- * bulk, and the two directions would take turns (64 KiB both ways took 60 µs, and 34 µs so). */
+/* Posts a receive. The grant of a long message leaves at once: left to poll() it would stand behind
+ * this side's own bulk, and the two directions would take turns (64 KiB both ways took 60 µs, and
+ * 34 µs with the grant at once). */
 static int tcp_recv(struct gyre_pipe *end, const struct gyre_match *match, void *data,
                     uint64_t length, uint64_t token)
 {
@@ -325,7 +343,7 @@ static int tcp_cancel(struct gyre_pipe *end, uint64_t token)
     return -ENOENT;
 }
 
-/* A connection whose goodbye is out is closed this way. */
+/* Closes this side of a connection whose goodbye is out. */
 static void shut_socket(struct gyre_tcp_socket *socket)
 {
     gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE | GYRE_TCP_READ);
@@ -354,7 +372,7 @@ static void move_socket(struct gyre_tcp_socket *socket, unsigned due)
     bool carried = poller->carry && gyre_tcp_is_crowded(socket->pipe->wire);
     if (!carried && due & GYRE_TCP_READ)
         gyre_tcp_socket_pull(socket);
-    gyre_tcp_socket_push(socket); /* what was read may have called for an answer */
+    gyre_tcp_socket_push(socket); /* a frame that was read may need an answer */
     if (poller->carry && (carried || socket->blocked) && !socket->status)
         poller->carry(socket);
 }
@@ -373,8 +391,9 @@ static int serve_socket(struct gyre_tcp_socket *socket, struct gyre_completion *
     return got;
 }
 
-/* Those that wait for the peer. Whose posts have all completed is not: a root that only sends would
- * read nothing once per message. Now and then all are, to hear of an end. */
+/* Marks the connections in use: those that wait for the peer. A connection whose posts have all
+ * completed is not in use: a root that only sends would read nothing once per message. Now and then
+ * all are marked, to hear of an end. */
 static void mark_used(struct gyre_tcp_wire *wire)
 {
     struct gyre_tcp_socket *socket;
@@ -384,6 +403,18 @@ static void mark_used(struct gyre_tcp_wire *wire)
         gyre_tcp_socket_mark(socket, GYRE_TCP_READ);
 }
 
+/* Looks for connections without progress, a few times in the dead time. */
+static void inspect_connections(struct gyre_tcp_wire *wire, uint64_t now)
+{
+    struct gyre_tcp_pipe *pipe;
+    if (!wire->dead_ns || now < wire->inspect_at)
+        return;
+    wire->inspect_at = now + wire->dead_ns / 8;
+    LIST_FOREACH(pipe, &wire->pipes, in_wire)
+    for (int i = 0; i < pipe->sockets && !pipe->end.status; i++)
+        gyre_tcp_socket_inspect(&pipe->socket[i], now, 2 * wire->dead_ns);
+}
+
 static int tcp_poll(struct gyre_wire *handle, uint64_t now, struct gyre_completion *out, int max)
 {
     struct gyre_tcp_wire *wire = (struct gyre_tcp_wire *)handle;
@@ -391,6 +422,7 @@ static int tcp_poll(struct gyre_wire *handle, uint64_t now, struct gyre_completi
     if (max < 1)
         return 0;
     wire->polls++;
+    inspect_connections(wire, now);
     wire->poller->look(wire);
     if (!gyre_tcp_is_crowded(wire))
         mark_used(wire);

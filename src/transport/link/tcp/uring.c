@@ -1,32 +1,33 @@
-/* The io_uring poller: moves bytes itself for crowds and for bulk, and is what the caller sleeps
- * on.
+/* The io_uring poller: moves bytes itself for many connections and for bulk; its descriptor is what
+ * the caller sleeps on.
  *
  * An operation in the ring is a *flight*: at most one per connection and direction, owned by the
- * ring from carry() until it lands. While it is out, the memory it points at (the stream's vectors,
- * the messages here) stays where it is and no plain call touches that direction.
+ * ring from carry() until it lands. While a flight is out, its memory (the stream's vectors, the
+ * messages here) stays in place and no plain call touches that direction.
  *
  *     carry ─▶ SQE ─┐                                     ┌─▶ wrote() / came(), due again
  *     carry ─▶ SQE ─┼─ launch: one io_uring_enter ─▶ CQE ─┤
  *     carry ─▶ SQE ─┘                                     └─▶ (cancelled: nothing moved, due again)
  *
- * When does what fly?
- *   - the reads of a crowd of connections in use: one system call starts them all, and landings are
- *     seen in memory;
+ * These operations fly:
+ *   - the reads of many connections in use: one system call starts them all, and landings are seen
+ *     in memory;
  *   - a write that met a full buffer (MSG_WAITALL), so bulk leaves while the caller reduces;
  *   - before sleeping, and now and then while spinning, every idle connection's read: the ring's
  *     descriptor is the alarm.
- * All else goes by plain calls: tcp.c says when, and what was measured. Zero-copy sends are left
- * out: loopback copies anyway, so their gain can only be measured between machines with real
+ *
+ * All other bytes move by plain calls: tcp.c says when, and what was measured. Zero-copy sends are
+ * left out: loopback copies anyway, so their gain can only be measured between machines with real
  * network cards.
  *
  * Threads. Flights belong to the thread that launched them: the kernel finishes them there, and
- * cancels them when that thread ends. Gyre's owner changes threads, so ring flags that bind the
+ * cancels them when that thread ends. Gyre's owner changes threads. So ring flags that bind the
  * ring to one thread (SINGLE_ISSUER, DEFER_TASKRUN) or let a computing thread sit on its finished
- * work (COOP_TASKRUN) are not used, and a flight that was cancelled without our asking starts
- * again.
+ * work (COOP_TASKRUN) are not used, and a flight that the kernel cancelled by itself starts again.
  *
  * Tested by tests/link/tcp.c and tests/program/failures/uring_refused.c. */
 #include "transport/link/tcp/inside.h"
+#include "transport/link/tcp/uring.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,8 +37,8 @@
 #include <string.h>
 
 #define SUBMISSIONS 256
-#define OUTWARD     UINT64_C(1) /* in user_data, beside the connection's address: which of two */
-#define NOBODY      UINT64_C(0) /* user_data of a cancellation: its own result says nothing */
+#define OUTWARD     UINT64_C(1) /* in user_data, beside the connection's address: the direction */
+#define NOBODY      UINT64_C(0) /* user_data of a cancellation, whose own result says nothing */
 
 struct flight {
     struct msghdr out, in;
@@ -89,7 +90,7 @@ static int set_up_ring(struct io_uring *ring, uint32_t connections)
                                               IORING_SETUP_SUBMIT_ALL,
                                      .cq_entries = wanted + SUBMISSIONS};
     int status = io_uring_queue_init_params(SUBMISSIONS, ring, &params);
-    if (status == -EINVAL) { /* SUBMIT_ALL came with 5.18 */
+    if (status == -EINVAL) { /* SUBMIT_ALL came with Linux 5.18 */
         params = (struct io_uring_params){.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
                                           .cq_entries = wanted + SUBMISSIONS};
         status = io_uring_queue_init_params(SUBMISSIONS, ring, &params);
@@ -102,6 +103,12 @@ static int set_up_ring(struct io_uring *ring, uint32_t connections)
     return -ENOSYS;
 }
 
+static int uring_refused(int status, struct gyre_trouble *trouble)
+{
+    return gyre_trouble_set(trouble, status, "io_uring is refused with %s (%s)",
+                            strerrorname_np(-status), likely_cause(-status));
+}
+
 static int uring_open(struct gyre_tcp_wire *wire, uint32_t connections,
                       struct gyre_trouble *trouble)
 {
@@ -109,10 +116,19 @@ static int uring_open(struct gyre_tcp_wire *wire, uint32_t connections,
     int status = poller ? set_up_ring(&poller->ring, connections) : -ENOMEM;
     if (status) {
         free(poller);
-        return gyre_trouble_set(trouble, status, "io_uring is refused with %s (%s)",
-                                strerrorname_np(-status), likely_cause(-status));
+        return uring_refused(status, trouble);
     }
     wire->state = poller;
+    return 0;
+}
+
+int gyre_tcp_uring_try(struct gyre_trouble *trouble)
+{
+    struct io_uring ring;
+    int status = set_up_ring(&ring, 1);
+    if (status)
+        return uring_refused(status, trouble);
+    io_uring_queue_exit(&ring);
     return 0;
 }
 
@@ -209,11 +225,11 @@ static void uring_launch(struct gyre_tcp_wire *wire)
 {
     if (io_uring_sq_ready(ring_of(wire)))
         io_uring_submit(
-            ring_of(wire)); /* what the kernel does not take now goes with the next call */
+            ring_of(wire)); /* operations that the kernel does not take now go with the next call */
 }
 
-/* Starts the reads of all connections, or only of those with nothing posted. False: not all could
- * be started. */
+/* Starts the reads of all connections, or only of those without a post. False: not all could be
+ * started. */
 static bool listen_to_sockets(struct gyre_tcp_wire *wire, bool idle_only)
 {
     struct gyre_tcp_pipe *pipe;
@@ -271,8 +287,8 @@ static void call_back(struct io_uring *ring, uint64_t name)
     io_uring_sqe_set_data64(sqe, NOBODY);
 }
 
-/* A flight on a socket only waits for readiness, so its cancellation lands at once; asking twice
- * does no harm. */
+/* Cancels a connection's flights. A flight only waits for readiness, so its cancellation lands at
+ * once; cancelling twice does no harm. */
 static void uring_settle(struct gyre_tcp_socket *socket)
 {
     struct io_uring *ring = ring_of(socket->pipe->wire);

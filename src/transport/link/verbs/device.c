@@ -12,31 +12,17 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "base/machine/locked.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
-#include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-/* A process with CAP_IPC_LOCK, as root's, may lock any memory. */
-static uint64_t may_lock(void)
-{
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
-    struct rlimit limit;
-    if (!syscall(SYS_capget, &header, data) &&
-        data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective & CAP_TO_MASK(CAP_IPC_LOCK))
-        return UINT64_MAX;
-    return getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX
-                                                                                : limit.rlim_cur;
-}
 
 const char *gyre_verbs_memory_hint(char text[160])
 {
@@ -130,7 +116,7 @@ static int open_staging(struct gyre_verbs_wire *wire, struct gyre_trouble *troub
     char hint[160];
     int status;
     wire->ring = GYRE_VERBS_RING;
-    while (all_rings(wire) > may_lock() && wire->ring > GYRE_VERBS_RING_LEAST)
+    while (all_rings(wire) > gyre_lockable_bytes() && wire->ring > GYRE_VERBS_RING_LEAST)
         wire->ring /= 2;
     while ((status = try_staging(wire)) && wire->ring > GYRE_VERBS_RING_LEAST)
         wire->ring /= 2;

@@ -27,8 +27,8 @@
  *     events.c          what sockets and devices say beside completions
  *     completions.c     what devices say of requests and receives, and which pipe hears it
  *     pipe.c            one pipe: its stream's bytes through two rings
- *     remote_write.c    long messages, from where they lie to where they belong
  *     tcp_fallback.c    how a broken pipe goes on over its socket, where that was asked for
+ *     remote_write.c    long messages, from where they lie to where they belong
  *     timeouts.c        what neither answers nor fails
  *     slot.c            short messages, seen in memory
  *     head.c            headers that need not travel
@@ -323,9 +323,16 @@ bool gyre_verbs_fallback_done(const struct gyre_verbs_pipe *pipe); /* the socket
 
 /* -- remote_write.c ---------------------------------------------------------------------------- */
 
-/* Offers the wire's writes to the streams. */
-void gyre_verbs_remote_write_open(struct gyre_verbs_wire *wire, struct gyre_memory_lookup *lookup);
+/* Post to the pipe's stream. A long message's memory is registered, if it can be. */
+int gyre_verbs_remote_write_send(struct gyre_verbs_pipe *pipe, const struct gyre_match *match,
+                                 const void *data, uint64_t length, uint64_t token);
+int gyre_verbs_remote_write_recv(struct gyre_verbs_pipe *pipe, const struct gyre_match *match,
+                                 void *data, uint64_t length, uint64_t token);
+
 bool gyre_verbs_remote_write_push(struct gyre_verbs_pipe *pipe); /* true: something moved */
+
+/* The peer says that it has written the message of this number. 0, or what fails the stream. */
+int gyre_verbs_remote_write_arrived(struct gyre_verbs_pipe *pipe, uint32_t number);
 
 /* All shares of a message have left, or come, whose completion on the first queue pair has; they
  * are counted off then. */

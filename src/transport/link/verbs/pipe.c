@@ -235,7 +235,7 @@ bool gyre_verbs_pipe_look(struct gyre_verbs_pipe *pipe)
 static void take_message(struct gyre_verbs_pipe *pipe, uint32_t number)
 {
     pipe->arrived++;
-    int status = gyre_stream_arrived(pipe->end.stream[0], number);
+    int status = gyre_verbs_remote_write_arrived(pipe, number);
     if (status)
         gyre_verbs_fail_stream(pipe, status);
 }
@@ -244,11 +244,11 @@ static void take_message(struct gyre_verbs_pipe *pipe, uint32_t number)
 
 static bool has_all_shares(struct gyre_verbs_pipe *pipe, uint32_t immediate)
 {
-    uint64_t length;
+    struct gyre_stream_arrival arrival;
     if (immediate >> GYRE_VERBS_KIND_SHIFT != GYRE_VERBS_ARRIVED || pipe->ways == 1 ||
-        !gyre_stream_place(pipe->end.stream[0], immediate & WORD_MASK, &length))
+        !gyre_stream_arrival_of(pipe->end.stream[0], immediate & WORD_MASK, &arrival))
         return true;
-    return gyre_verbs_remote_write_is_whole(pipe, length, false);
+    return gyre_verbs_remote_write_is_whole(pipe, arrival.length, false);
 }
 
 static void take_immediate(struct gyre_verbs_pipe *pipe, uint32_t immediate)

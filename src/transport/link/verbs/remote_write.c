@@ -23,36 +23,52 @@
 #include "transport/link/verbs/peer.h"
 
 #include "base/log.h"
+#include "transport/stream/frame.h"
 
 #include <errno.h>
 #include <infiniband/verbs.h>
 
 #define PART (128u * 1024) /* of a message, in one request */
 
-/* -- for the stream ---------------------------------------------------------------------------- */
+/* -- posts ------------------------------------------------------------------------------------- */
 
-static bool expose(void *context, void *memory, uint64_t length, struct gyre_remote_place *place)
+/* The memory of a long message; NULL: the message is short, or the memory cannot be registered. */
+static const struct gyre_verbs_memory *long_memory(struct gyre_verbs_wire *wire, const void *memory,
+                                                   uint64_t length)
 {
-    struct gyre_verbs_wire *wire = context;
-    const struct gyre_verbs_memory *found = gyre_verbs_memory_of(wire, memory, length);
-    if (!found)
-        return false;
-    *place = (struct gyre_remote_place){.address = (uintptr_t)memory};
+    return length > GYRE_EAGER_MAX ? gyre_verbs_memory_of(wire, memory, length) : NULL;
+}
+
+int gyre_verbs_remote_write_send(struct gyre_verbs_pipe *pipe, const struct gyre_match *match,
+                                 const void *data, uint64_t length, uint64_t token)
+{
+    struct gyre_stream *stream = pipe->end.stream[0];
+    return long_memory(pipe->wire, data, length)
+               ? gyre_stream_send_registered(stream, match, data, length, token)
+               : gyre_stream_send(stream, match, data, length, token);
+}
+
+int gyre_verbs_remote_write_recv(struct gyre_verbs_pipe *pipe, const struct gyre_match *match,
+                                 void *data, uint64_t length, uint64_t token)
+{
+    struct gyre_verbs_wire *wire = pipe->wire;
+    struct gyre_stream *stream = pipe->end.stream[0];
+    const struct gyre_verbs_memory *memory = long_memory(wire, data, length);
+    if (!memory)
+        return gyre_stream_recv(stream, match, data, length, token);
+    struct gyre_remote_place place = {.address = (uintptr_t)data};
     for (uint32_t i = 0; i < wire->queues; i++) {
-        const struct ibv_mr *registration = gyre_verbs_memory_by(wire, found, i);
-        place->key[i] = registration ? registration->rkey : 0;
+        const struct ibv_mr *registration = gyre_verbs_memory_by(wire, memory, i);
+        place.key[i] = registration ? registration->rkey : 0;
     }
-    return true;
+    return gyre_stream_recv_registered(stream, match, data, length, token, &place);
 }
 
-static bool covers(void *wire, const void *memory, uint64_t length)
-{
-    return gyre_verbs_memory_of(wire, memory, length);
-}
+/* -- arrivals ---------------------------------------------------------------------------------- */
 
-static int flush_cards(void *context)
+/* A device must see what the cards have written into its memory. */
+static int show_to_device(const struct gyre_verbs_wire *wire)
 {
-    const struct gyre_verbs_wire *wire = context;
     struct gyre_trouble trouble = {0};
     int status = gyre_lookup_flush(wire->lookup, &trouble);
     if (status)
@@ -61,15 +77,12 @@ static int flush_cards(void *context)
     return status;
 }
 
-void gyre_verbs_remote_write_open(struct gyre_verbs_wire *wire, struct gyre_memory_lookup *lookup)
+int gyre_verbs_remote_write_arrived(struct gyre_verbs_pipe *pipe, uint32_t number)
 {
-    wire->lookup = lookup;
-    wire->copy_queue = lookup ? lookup->copy_queue : NULL;
-    wire->remote_write = (struct gyre_remote_write){.context = wire,
-                                                    .most = GYRE_VERBS_PLACES,
-                                                    .expose = expose,
-                                                    .covers = covers,
-                                                    .flush = flush_cards};
+    struct gyre_stream_arrival arrival;
+    bool found = gyre_stream_arrival_of(pipe->end.stream[0], number, &arrival);
+    int status = found && arrival.on_device ? show_to_device(pipe->wire) : 0;
+    return status ? status : gyre_stream_arrived(pipe->end.stream[0], number);
 }
 
 /* -- shares ------------------------------------------------------------------------------------ */

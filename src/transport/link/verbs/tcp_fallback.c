@@ -262,16 +262,17 @@ static int hear_hello(struct gyre_verbs_pipe *pipe, const uint8_t *head)
 static int begin_frame(struct gyre_verbs_pipe *pipe, const uint8_t *head)
 {
     struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
-    uint64_t length = 0;
+    struct gyre_stream_arrival arrival = {.to = NULL};
     if (fallback->state == GYRE_VERBS_TELLING)
         return hear_hello(pipe, head);
     fallback->kind = gyre_get32(head);
     fallback->number = gyre_get32(head + 4);
     fallback->in_left = gyre_get64(head + 8);
     if (fallback->kind == MESSAGE)
-        fallback->to = gyre_stream_place(pipe->end.stream[0], fallback->number, &length);
+        gyre_stream_arrival_of(pipe->end.stream[0], fallback->number, &arrival);
+    fallback->to = arrival.to;
     if (!fallback->in_left || (fallback->kind != BYTES && fallback->kind != MESSAGE) ||
-        (fallback->kind == MESSAGE && (!fallback->to || length != fallback->in_left)))
+        (fallback->kind == MESSAGE && arrival.length != fallback->in_left))
         return refuse_fallback(pipe, "the peer sends over TCP what nobody waits for");
     return 0;
 }
@@ -287,7 +288,7 @@ static int take_body(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t
         gyre_copy(fallback->to, from, length);
         fallback->to += length;
         if (!fallback->in_left)
-            status = gyre_stream_arrived(pipe->end.stream[0], fallback->number);
+            status = gyre_verbs_remote_write_arrived(pipe, fallback->number);
     }
     if (status)
         gyre_verbs_fail_stream(pipe, status);

@@ -42,7 +42,8 @@ static int verbs_open(const struct gyre_wire_options *options, struct gyre_wire 
     wire->most = options->peers;
     wire->epoll = -1;
     TAILQ_INIT(&wire->busy);
-    gyre_verbs_remote_write_open(wire, options->lookup);
+    wire->lookup = options->lookup;
+    wire->copy_queue = options->lookup ? options->lookup->copy_queue : NULL;
     int status = gyre_verbs_device_open(wire, options, trouble);
     if (status) {
         verbs_close((struct gyre_wire *)wire);
@@ -103,8 +104,8 @@ static int make_pipe(struct gyre_verbs_wire *wire, const struct gyre_channel *ch
     const struct gyre_stream_options options = {.epoch = wire->epoch,
                                                 .posts = GYRE_PIPE_POSTS,
                                                 .peer = channel->peer,
-                                                .remote_write = &wire->remote_write,
-                                                .copy_queue = wire->copy_queue};
+                                                .copy_queue = wire->copy_queue,
+                                                .places = GYRE_VERBS_PLACES};
     int status = gyre_end_create(sizeof(struct gyre_verbs_pipe), wire->rank, channel->peer,
                                  &options, 1, out);
     if (status)
@@ -194,7 +195,7 @@ static int verbs_send(struct gyre_pipe *end, const struct gyre_match *match, con
         return 0;
     }
     if (!status)
-        status = gyre_stream_send(pipe->end.stream[0], match, data, length, token);
+        status = gyre_verbs_remote_write_send(pipe, match, data, length, token);
     if (status)
         return verbs_refused(pipe, status);
     accepted(pipe);
@@ -206,15 +207,22 @@ static int verbs_recv(struct gyre_pipe *end, const struct gyre_match *match, voi
                       uint64_t length, uint64_t token)
 {
     struct gyre_verbs_pipe *pipe = (struct gyre_verbs_pipe *)end;
-    int status = pipe->end.status
-                     ? pipe->end.status
-                     : gyre_stream_recv(pipe->end.stream[0], match, data, length, token);
+    int status = pipe->end.status ? pipe->end.status
+                                  : gyre_verbs_remote_write_recv(pipe, match, data, length, token);
     if (status)
         return verbs_refused(pipe, status);
     accepted(pipe);
     if (length > GYRE_EAGER_MAX)
         gyre_verbs_pipe_push(pipe); /* the grant */
     return 0;
+}
+
+/* Of a device's memory the cards carry what is registered with them. */
+static bool verbs_carries(struct gyre_pipe *end, const void *memory, uint64_t length, bool send)
+{
+    (void)send;
+    return gyre_end_carries(end, memory, length, false) &&
+           gyre_verbs_memory_of(((struct gyre_verbs_pipe *)end)->wire, memory, length);
 }
 
 static int verbs_cancel(struct gyre_pipe *end, uint64_t token)
@@ -363,7 +371,7 @@ const struct gyre_driver gyre_driver_verbs = {
     .send = verbs_send,
     .recv = verbs_recv,
     .cancel = verbs_cancel,
-    .carries = gyre_end_carries,
+    .carries = verbs_carries,
     .poll = verbs_poll,
     .state = gyre_end_state,
     .arm = verbs_arm,

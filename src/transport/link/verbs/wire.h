@@ -92,8 +92,7 @@ struct gyre_verbs_wire {
     char name[GYRE_VERBS_NAME_MAX * GYRE_VERBS_QUEUES];
 
     struct gyre_memory_lookup *lookup;
-    struct gyre_remote_write remote_write; /* for the streams */
-    struct gyre_copy_queue *copy_queue;    /* NULL: the CPU can touch all memory */
+    struct gyre_copy_queue *copy_queue; /* NULL: the CPU can touch all memory */
     struct gyre_verbs_memory memory[GYRE_VERBS_REGIONS];
     struct gyre_verbs_memory *recent;       /* of `memory`: the one asked for last */
     uint32_t gone;                          /* gyre_lookup_gone() at the last look */

@@ -1,8 +1,8 @@
-/* Rank 0's call audit: which ranks call different operations, or wait for nothing.
+/* Rank 0's call audit: which ranks call different operations, or wait in vain.
  *
  * A rank *waits* while it has started an operation that is not finished (sequence > finished). The
- * operation it waits in is the oldest of these, finished + 1. A rank has *joined* every operation
- * that it has started. The audit asks five questions:
+ * operation in which it waits is the oldest of these, finished + 1. A rank has *joined* every
+ * operation that it has started. The audit asks five questions:
  *
  *     rank   sequence  finished           1. Do two waiting ranks hold different fingerprints
  *      0        7         6     waits          under one number? They will never finish.
@@ -10,26 +10,27 @@
  *      2        6         6     missing        which another waits, and go on, as a broadcast's
  *      3        9         8     waits          root does? Every state tells its rank's last calls.
  *
- *     3. Do all wait, under different numbers or in different communicators, one of them for
+ *     3. Do all ranks wait, under different numbers or in different communicators, one of them for
  *        another that has not joined or has left, and nothing moves? They parted long ago.
- *     4. Does a rank wait for one that is in gyre_finalize()? Or wait, also in gyre_finalize(), for
- *        one that refused that call and has not made the call since? The latter has half of the
- *        dead time, so all are told within the dead time.
+ *     4. Does a rank wait for one that is in gyre_finalize()? Or does it wait, also in
+ *        gyre_finalize(), for one that refused that call and has not made the call since? The
+ *        latter has half of the dead time, so all ranks are told within the dead time.
  *     5. Has a rank waited too long in an operation that others have not joined? Those are named:
  *        first in a warning, then in the failure.
  *
  * Questions 1 and 2 are in audit_differ.c, 3 and 4 in audit_left.c, 5 in audit_wait.c. This file is
- * the entry: it keeps what each rank said last and asks the questions in turn. Functions that all
- * questions need are in audit_table.c.
+ * the entry: it keeps each rank's last state and asks the questions in turn. audit_table.c has the
+ * functions that all questions need.
  *
- * A rank tells one communicator in full, the one that it waits in, and how far it is in others.
- * Questions 3 to 5 know from this who belongs to a communicator and who has joined.
+ * A state tells one communicator in full, the one in which its rank waits, and how far the rank is
+ * in others. From this questions 3 to 5 know the ranks of a communicator and those that have
+ * joined.
  *
  * A call that was refused with the same words on a waiting rank and on a missing one was wrong on
  * all ranks: the program knows, and a late rank may be computing. Question 4 ignores such calls.
  *
- * Question 3 judges nobody while any rank computes or moves a byte, because its state then changes.
- * One judgement takes O(n). */
+ * Question 3 judges no rank while any rank computes or moves a byte, because its state then
+ * changes. One judgement takes O(n). */
 #include "transport/watch/detect/audit_inside.h"
 
 #include "base/clock.h"
@@ -38,7 +39,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK (100 * GYRE_MS) /* between calls when nothing changed, or an eighth of dead_ns */
+#define LOOK (100 * GYRE_MS) /* between calls when nothing changed; at most an eighth of dead_ns */
 
 int gyre_audit_create(uint32_t n, const struct gyre_audit_limits *limits,
                       struct gyre_call_audit **audit)

@@ -1,6 +1,6 @@
-/* Rank 0's call audit: what every rank said last about its operations, and what follows from it.
+/* Rank 0's call audit: every rank's last state, and what follows from all of them.
  *
- * Pure. Times are the failure detector's own clock. */
+ * The audit is pure. Times are the failure detector's own clock. */
 #ifndef GYRE_TRANSPORT_WATCH_DETECT_AUDIT_H
 #define GYRE_TRANSPORT_WATCH_DETECT_AUDIT_H
 
@@ -12,8 +12,9 @@ struct gyre_call_audit;
 
 enum gyre_audit_outcome {
     GYRE_AUDIT_FINE,
-    GYRE_AUDIT_MISMATCH, /* calls differ under one number, all stand still in different ones, or one
-                           that others made was refused */
+    /* Calls differ under one number; or all ranks stand still under different ones; or a rank
+     * refused a call that others made. */
+    GYRE_AUDIT_MISMATCH,
     GYRE_AUDIT_LEFT, /* others wait for a rank in its gyre_finalize(): the text follows its name */
     GYRE_AUDIT_SLOW, /* a rank has waited long for ranks that have not joined; told once */
     GYRE_AUDIT_TIMED_OUT /* a rank has waited longer than `timeout_ns` */
@@ -23,11 +24,11 @@ struct gyre_audit_finding {
     enum gyre_audit_outcome outcome;
     uint32_t comm;
     uint64_t sequence; /* the operation */
-    uint32_t rank;     /* the only one that is missing; UINT32_MAX if there are several or none */
+    uint32_t rank;     /* the only missing rank; UINT32_MAX: several, or none */
     char text[GYRE_WATCH_TEXT_MAX];
 };
 
-/* Durations; 0: no limit, of the last two. */
+/* Durations; 0 in the last two: no limit. */
 struct gyre_audit_limits {
     uint64_t patience_ns; /* before ranks that have not joined an operation are named */
     uint64_t dead_ns;     /* all wait, in operations of different numbers, and nothing moves: they
@@ -39,7 +40,7 @@ int gyre_audit_create(uint32_t n, const struct gyre_audit_limits *limits,
                       struct gyre_call_audit **audit);
 void gyre_audit_destroy(struct gyre_call_audit *audit);
 
-/* States of ranks ≥ n are ignored. */
+/* Takes a rank's state. States of ranks ≥ n are ignored. */
 void gyre_audit_hear(struct gyre_call_audit *audit, uint64_t clock,
                      const struct gyre_watch_state *state);
 
@@ -51,13 +52,13 @@ void gyre_audit_judge(struct gyre_call_audit *audit, uint64_t clock,
 bool gyre_audit_progress(const struct gyre_watch_state *state, uint32_t comm, uint64_t *sequence,
                          uint64_t *finished);
 
-/* Writes which of two ranks' last calls differed first, as far as their states remember. The ranks
+/* Writes the first difference of two ranks' last calls, as far as their states remember. The ranks
  * are in operations of one number and different fingerprints. */
 void gyre_audit_tell(const struct gyre_watch_state *one, const struct gyre_watch_state *two,
                      struct gyre_audit_finding *finding);
 
-/* Compares what two ranks of the audit said last, as gyre_audit_tell(). False: their states do not
- * tell how the ranks differ. */
+/* Compares the last states of two ranks, as gyre_audit_tell(). False: the states do not tell how
+ * the ranks differ. */
 bool gyre_audit_compare(const struct gyre_call_audit *audit, uint32_t one, uint32_t two,
                         struct gyre_audit_finding *finding);
 

@@ -1,4 +1,4 @@
-/* Questions 1 and 2 of the call audit: whose calls differ.
+/* Questions 1 and 2 of the call audit: ranks whose calls differ.
  *
  * Tested by tests/unit/transport/watch/detect/audit_test.c. */
 #include "transport/watch/detect/audit_inside.h"
@@ -27,7 +27,8 @@ static void tell_two(uint32_t a, const struct gyre_watch_call *one, uint32_t b,
              a, first, b, second, finding->sequence, finding->comm & GYRE_WATCH_COMM_MASK, differ);
 }
 
-/* The number of the first of their last calls that differ; 0: none that both states remember. */
+/* The number of the first of two ranks' last calls that differ; 0: none that both states
+ * remember. */
 static uint64_t first_difference(const struct gyre_watch_state *one,
                                  const struct gyre_watch_state *two)
 {
@@ -111,14 +112,15 @@ bool gyre_audit_find_mismatch(struct gyre_call_audit *audit, struct gyre_audit_f
 
 /* -- 2: others called something else there, and went past -------------------------------------- */
 
-/* Compares what the rank called under that number with the call in which another waits. */
+/* Compares a rank's call under that number with the call in which another rank waits. */
 static bool differs_there(struct gyre_call_audit *audit, uint32_t rank, uint64_t number,
                           struct gyre_audit_finding *finding)
 {
-    uint32_t comm = audit->entry[rank].state.comm, waits = *gyre_audit_slot(audit, comm, number);
+    uint32_t comm = audit->entry[rank].state.comm, slot = *gyre_audit_slot(audit, comm, number);
+    uint32_t waits = slot ? slot - 1 : 0;
     struct gyre_watch_call mine, theirs;
 
-    if (waits-- == 0 || !gyre_audit_recall(&audit->entry[rank].state, number, &mine) ||
+    if (!slot || !gyre_audit_recall(&audit->entry[rank].state, number, &mine) ||
         !gyre_audit_recall(&audit->entry[waits].state, number, &theirs))
         return false;
     if (mine.signature == theirs.signature && mine.count == theirs.count)

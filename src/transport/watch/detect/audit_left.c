@@ -1,10 +1,10 @@
-/* Questions 3 and 4 of the call audit: which ranks have parted from the others.
+/* Questions 3 and 4 of the call audit: ranks that have parted from the others.
  *
  *     standstill   all ranks wait in different places, and nothing moves
  *     left         a rank is in gyre_finalize() while others wait for it
- *     refused      a rank refused a call that others wait in, and has not made the call since
+ *     refused      a rank refused a call in which others wait, and has not made the call since
  *
- * A finding names both sides, what the one waits in, and why the other is not there.
+ * A finding names both sides, the operation in which the one waits, and why the other is not there.
  *
  * Tested by tests/unit/transport/watch/detect/audit_left_test.c. */
 #include "transport/watch/detect/audit_inside.h"
@@ -16,13 +16,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PLACE_ROOM   256 /* bytes for what a rank waits in */
+#define PLACE_ROOM   256 /* bytes for the place where a rank waits */
 #define REFUSED_ROOM (GYRE_WATCH_WHY_MAX + 40)
-#define SUSPECTS     16u /* refused calls that one audit follows: each is a walk over all ranks */
+/* Refused calls that one audit follows; each takes a walk over all ranks. */
+#define SUSPECTS 16u
 
 /* -- 3: all wait, and not for each other ------------------------------------------------------- */
 
-/* "rank 1 waits in operation 7 (barrier)"; without what it is if the state has forgotten. */
+/* Writes "rank 1 waits in operation 7 (barrier)"; without the name where the state has forgotten
+ * it. */
 static void tell_place(const struct gyre_call_audit *audit, uint32_t rank, char *out, size_t size)
 {
     const struct gyre_watch_state *state = &audit->entry[rank].state;
@@ -112,7 +114,8 @@ bool gyre_audit_find_standstill(const struct gyre_call_audit *audit, uint64_t cl
 
 /* -- 4: who has left, and who refused what others wait in -------------------------------------- */
 
-/* Why it did not call what comes next there; nothing if it did not refuse that. */
+/* Writes why the rank did not make its next call there; nothing if the rank did not refuse that
+ * call. */
 static const char *name_refused(const struct gyre_watch_state *state, uint32_t comm,
                                 char out[REFUSED_ROOM])
 {
@@ -148,7 +151,7 @@ void gyre_audit_tell_left(const struct gyre_audit_early_leave *parted,
              signature[0] ? " (" : "", signature, signature[0] ? ")" : "");
 }
 
-/* Of the waiting ranks of each communicator, the one that has called most, under number 0. */
+/* Enters, under number 0, the waiting rank of each communicator that has called most. */
 static void enter_latest(struct gyre_call_audit *audit)
 {
     memset(audit->slot, 0, audit->slots * sizeof *audit->slot);
@@ -167,18 +170,18 @@ static void enter_latest(struct gyre_call_audit *audit)
 static bool left_behind(struct gyre_call_audit *audit, const struct gyre_watch_state *state,
                         uint32_t comm, uint64_t sequence, struct gyre_audit_finding *finding)
 {
-    uint32_t waits = *gyre_audit_slot(audit, comm, 0);
+    uint32_t slot = *gyre_audit_slot(audit, comm, 0);
+    const struct gyre_watch_state *ahead = slot ? &audit->entry[slot - 1].state : NULL;
 
-    if (waits-- == 0 || audit->entry[waits].state.sequence <= sequence)
+    if (!slot || ahead->sequence <= sequence)
         return false;
-    const struct gyre_watch_state *ahead = &audit->entry[waits].state;
     uint64_t number = sequence < gyre_audit_oldest(ahead) ? gyre_audit_oldest(ahead) : sequence + 1;
     gyre_audit_tell_left(&(struct gyre_audit_early_leave){state, ahead, comm, number, "waits in"},
                          finding);
     return true;
 }
 
-/* A rank in its gyre_finalize() calls nothing more. */
+/* Finds a rank in its gyre_finalize(), which calls nothing more, for which others wait. */
 bool gyre_audit_find_left(struct gyre_call_audit *audit, struct gyre_audit_finding *finding)
 {
     bool found = false;
@@ -196,7 +199,7 @@ bool gyre_audit_find_left(struct gyre_call_audit *audit, struct gyre_audit_findi
     return found;
 }
 
-/* It waits in an operation, for that rank too, since `since`. */
+/* Whether the entry's rank waits in an operation, also for `rank`; since *since. */
 static bool waits_in_call(const struct gyre_audit_entry *entry, uint32_t rank,
                           const struct gyre_watch_refused *refused, uint64_t *since)
 {
@@ -209,7 +212,7 @@ static bool waits_in_call(const struct gyre_audit_entry *entry, uint32_t rank,
                                         : gyre_audit_oldest(state) >= refused->sequence;
 }
 
-/* It has made that call, and waits at its end since `since`. */
+/* Whether the entry's rank has made the refused call, and waits at its end; since *since. */
 static bool waits_at_end(const struct gyre_audit_entry *entry,
                          const struct gyre_watch_refused *refused, uint64_t *since)
 {
@@ -225,7 +228,7 @@ static bool refused_alike(const struct gyre_watch_refused *one,
            strcmp(one->why, two->why) == 0;
 }
 
-/* One that has waited for `rank` since before `limit`. */
+/* A rank that has waited for `rank` since before `limit`. */
 static uint32_t kept_waiting(const struct gyre_call_audit *audit, uint32_t rank, uint64_t limit,
                              uint64_t *since)
 {

@@ -1,4 +1,5 @@
-/* How far a rank is, what it called, and who waits in what: shared by all questions of the audit.
+/* The table of the audit, for all questions: how far each rank is, what it called, and the ranks
+ * that wait in an operation.
  *
  * A small hash table finds the waiting ranks of one operation. Each question fills the table anew.
  *

@@ -1,7 +1,7 @@
-/* Question 5 of the call audit: which ranks have not joined what others wait in.
+/* Question 5 of the call audit: ranks that have not joined an operation in which others wait.
  *
- * The rank that has waited longest speaks for all. The ranks it waits for are listed as "3, 5-7",
- * first in a warning and then in the failure.
+ * The rank that has waited longest speaks for all. The ranks for which it waits are listed as "3,
+ * 5-7", first in a warning and then in the failure.
  *
  * Tested by tests/unit/transport/watch/detect/audit_test.c. */
 #include "transport/watch/detect/audit_inside.h"
@@ -15,7 +15,7 @@
 
 #define LIST_ROOM 300 /* bytes for a list of ranks in a message */
 
-/* Everybody belongs to the world. */
+/* Whether a rank belongs to the communicator. All ranks belong to the world. */
 static bool belongs(const struct gyre_watch_state *state, uint32_t comm)
 {
     uint64_t sequence, finished;
@@ -24,7 +24,7 @@ static bool belongs(const struct gyre_watch_state *state, uint32_t comm)
 
 /* -- lists of ranks ---------------------------------------------------------------------------- */
 
-struct list { /* "3, 5-7": runs are written when they end */
+struct list { /* "3, 5-7": a run is written when it ends */
     char text[LIST_ROOM];
     size_t used;
     uint32_t count, first, last; /* all ranks; the open run */
@@ -94,7 +94,7 @@ static void list_missing(const struct gyre_call_audit *audit,
     end_list(list);
 }
 
-/* "operation 7 (all_reduce f32 sum, 1000 elements)", as far as a rank says what it is. */
+/* Writes "operation 7 (all_reduce f32 sum, 1000 elements)", as far as a rank names it. */
 static void name_operation(const struct gyre_call_audit *audit,
                            const struct gyre_audit_finding *finding, char *out, size_t size)
 {
@@ -127,7 +127,7 @@ static void tell_message_wait(const struct gyre_call_audit *audit, uint32_t rank
              over ? ", longer than its limit (GYRE_TIMEOUT)" : "", finding->rank);
 }
 
-/* Returns how many are missing. */
+/* Writes the missing ranks, and returns their number. */
 static uint32_t tell_wait(const struct gyre_call_audit *audit, uint32_t rank, uint64_t waited,
                           struct gyre_audit_finding *finding)
 {

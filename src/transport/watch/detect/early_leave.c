@@ -1,4 +1,4 @@
-/* Ranks that have left too early.
+/* Finds ranks that have left too early.
  *
  * A goodbye carries how far its sender got. The sender starts nothing more:
  *
@@ -7,9 +7,9 @@
  * On shared memory nothing breaks when a rank leaves, so only the watch can tell. The watch
  * compares when a goodbye comes, at every beat, and once more when this rank says its own goodbye:
  * both ranks have then finished everything, and must have finished the same. The last comparison
- * also finds a root whose broadcast nobody followed, or a root that refused a call which the others
- * made. Both ends compare both numbers, so the order of goodbyes does not matter. Rank 0 has all
- * goodbyes and compares each before it says that all have left: no rank ends well while another
+ * also finds a root whose broadcast no rank followed, or a root that refused a call which the
+ * others made. Both ends compare both numbers, so the order of goodbyes does not matter. Rank 0 has
+ * all goodbyes and compares each before it says that all have left: no rank ends well while another
  * does not.
  *
  * Tested by tests/unit/transport/watch/detect/early_leave_test.c. */
@@ -17,7 +17,7 @@
 
 #include <stdio.h>
 
-/* The first operation that this rank has started and the other never will; 0: none. */
+/* The first operation that this rank has started and the other never will start; 0: none. */
 static uint64_t never_joined(const struct gyre_watch_state *mine,
                              const struct gyre_watch_state *last)
 {
@@ -40,7 +40,8 @@ static void tell_left(struct gyre_failure_detector *detector,
     gyre_detector_found(detector, &record);
 }
 
-/* Both have finished. What a state does not tell of was over long ago. */
+/* Compares the operations that both ranks have finished. An operation that a state does not tell
+ * was over long ago. */
 static bool compare_numbers(struct gyre_failure_detector *detector,
                             const struct gyre_watch_state *last, uint32_t comm, uint64_t number)
 {

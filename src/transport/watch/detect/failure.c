@@ -15,6 +15,9 @@
  * A rank that reports a failure of its own (an abort, a mismatch) cannot wait for a verdict,
  * because its caller returns: the rank decides for itself and proposes the same to the others.
  *
+ * An echo is told to rank 0, which waits GRACE for the cause and decides for all. So that all ranks
+ * tell one story, the rank that has the echo waits longer than rank 0 does.
+ *
  * A mismatch that a link found is held until rank 0 has what both ranks called (inquiry.c). While
  * one of the two lives and has not answered, the mismatch is held for half of the dead time, so all
  * are told within the dead time. With both answers it is held for the rest of TALE.
@@ -28,8 +31,9 @@
 #include <stdio.h>
 
 #define GRACE   (200 * GYRE_MS)   /* for the cause of an echo, and for rank 0's verdict */
-#define TALE    (600 * GYRE_MS)   /* two beats, for the audit, where both calls tell too little */
-#define ANSWERS (5 * GYRE_SECOND) /* for what ranks called, where there is no dead time */
+#define VERDICT (800 * GYRE_MS)   /* for rank 0's verdict about an echo, however busy its machine */
+#define TALE    (600 * GYRE_MS)   /* two beats: for the audit, where both states tell too little */
+#define ANSWERS (5 * GYRE_SECOND) /* for ranks' answers, where there is no dead time */
 
 static void decide(struct gyre_failure_detector *detector, bool is_final,
                    const struct gyre_detector_channel *source)
@@ -45,11 +49,17 @@ static void grant_time(struct gyre_failure_detector *detector)
         detector->deadline = detector->clock + GRACE;
 }
 
-/* The verdict is this rank's to give: it is rank 0, or rank 0 is what failed. */
+/* Whether rank 0 can neither be told nor answer. */
+static bool without_root(const struct gyre_failure_detector *detector)
+{
+    return detector->is.rank != 0 && detector->channel[0].gone;
+}
+
+/* Whether this rank decides: it is rank 0, or rank 0 is the one that failed, or has gone. */
 static bool judges(const struct gyre_failure_detector *detector,
                    const struct gyre_detector_record *record)
 {
-    return detector->is.rank == 0 || record->rank == 0;
+    return detector->is.rank == 0 || record->rank == 0 || without_root(detector);
 }
 
 void gyre_detector_found(struct gyre_failure_detector *detector,
@@ -67,7 +77,8 @@ void gyre_detector_found(struct gyre_failure_detector *detector,
     gyre_detector_owe(detector, GYRE_OWED_FAILURE, NULL);
 }
 
-/* Rank 0 asks, all others tell it that they wait: its own limit, which begins later, ends first. */
+/* Waits for the answers of an inquiry. Rank 0 asks, and all others tell rank 0 that they wait. Rank
+ * 0's own limit begins later but ends first. */
 static void wait_for_answers(struct gyre_failure_detector *detector, uint32_t holder)
 {
     uint64_t limit = detector->is.dead_ns > 0 ? detector->is.dead_ns / 2 : ANSWERS;
@@ -83,6 +94,26 @@ static void wait_for_answers(struct gyre_failure_detector *detector, uint32_t ho
         detector->channel[0].owed |= GYRE_OWED_FAILURE;
 }
 
+/* Tells rank 0 of an echo and waits for its verdict. Ranks that waited for a cause by themselves
+ * would each tell a story of their own. */
+static void wait_for_verdict(struct gyre_failure_detector *detector)
+{
+    uint64_t half = detector->is.dead_ns / 2;
+    uint64_t limit = half > 0 && half < VERDICT ? half : VERDICT;
+
+    if (detector->is.rank == 0 || detector->channel[0].gone)
+        return;
+    detector->deadline = detector->clock + (limit > 2 * GRACE ? limit : 2 * GRACE);
+    detector->channel[0].owed |= GYRE_OWED_FAILURE;
+}
+
+void gyre_detector_root_gone(struct gyre_failure_detector *detector)
+{
+    gyre_detector_all_told(detector); /* rank 0 would have asked */
+    if (detector->stage == GYRE_DETECTOR_PROPOSED)
+        decide(detector, true, NULL);
+}
+
 void gyre_detector_hold(struct gyre_failure_detector *detector, uint32_t holder,
                         const struct gyre_detector_record *record)
 {
@@ -93,6 +124,8 @@ void gyre_detector_hold(struct gyre_failure_detector *detector, uint32_t holder,
     detector->stage = GYRE_DETECTOR_HELD;
     if (record->status == GYRE_MISMATCH)
         wait_for_answers(detector, holder);
+    else
+        wait_for_verdict(detector);
 }
 
 void gyre_detector_all_told(struct gyre_failure_detector *detector)
@@ -103,8 +136,8 @@ void gyre_detector_all_told(struct gyre_failure_detector *detector)
         detector->deadline = detector->held_at + TALE;
 }
 
-/* Waited long enough: an echo without a cause is told as it is; a proposal that rank 0 does not
- * answer stands. */
+/* Ends a wait that was long enough. An echo without a cause is told as it is; a proposal that rank
+ * 0 does not answer stands. */
 void gyre_detector_stop_waiting(struct gyre_failure_detector *detector)
 {
     bool waits = detector->stage == GYRE_DETECTOR_HELD || detector->stage == GYRE_DETECTOR_PROPOSED;
@@ -134,8 +167,7 @@ void gyre_detector_hear_failure(struct gyre_failure_detector *detector,
     }
     detector->record = record;
     if (is_final || judges(detector, &detector->record)) {
-        decide(detector, true,
-               is_final ? source : NULL); /* whoever proposed it waits for the answer */
+        decide(detector, true, is_final ? source : NULL); /* the proposer waits for the answer */
         return;
     }
     grant_time(detector);

@@ -1,4 +1,4 @@
-/* The failure detector: what each event means, and what follows.
+/* The failure detector: the meaning of each event, and its consequences.
  *
  * Beats go along a tree. All other messages take every channel.
  *
@@ -11,14 +11,14 @@
  * Invariants
  *   - One failure. `record` holds it, and never changes once it is decided. All ranks must tell the
  *     same failure, so rank 0 decides: see failure.c.
- *   - Own lateness is nobody's fault. The detector's clock leaves out the time in which it did not
+ *   - Own lateness is no peer's fault. The detector's clock leaves out the time in which it did not
  *     run (suspended, stopped, debugged, starved): after an hour's sleep every peer still has the
  *     whole dead time.
  *   - Silence counts along the tree only. The pidfd shows that a rank of the same node has died. A
  *     stopped rank is noticed by its parent or its children, which tell all others.
- *   - A goodbye goes to all who could see its sender end. Rank 0 counts goodbyes and says when it
- *     has all; only then does a rank stop listening. A goodbye carries how far its sender got: see
- *     early_leave.c.
+ *   - A goodbye goes to all ranks that could see its sender end. Rank 0 counts goodbyes and says
+ *     when it has all; only then does a rank stop listening. A goodbye carries how far its sender
+ *     got: see early_leave.c.
  *   - Owed, not queued. For each channel a set of bits says what must still be sent. Contents are
  *     read when the channel has room, so a slow channel gets the newest state and needs no memory.
  *
@@ -96,7 +96,7 @@ static void advance_clock(struct gyre_failure_detector *detector, uint64_t now)
     detector->clock = now - detector->granted;
 }
 
-/* The channel's peer has said nothing for longer than it may. */
+/* Whether the channel's peer has been silent for longer than it may. */
 static bool silent(const struct gyre_failure_detector *detector,
                    const struct gyre_detector_channel *channel)
 {
@@ -119,9 +119,10 @@ static void check_silence(struct gyre_failure_detector *detector)
             continue;
         gyre_detector_compose(
             detector, &record, GYRE_PEER_LOST, channel->peer,
-            "has been silent for %" PRIu64 " ms (dead time %" PRIu64
-            " ms, see GYRE_DEAD_TIME): it is stopped, swapping, or its host is gone",
-            (detector->clock - channel->heard_at) / GYRE_MS, detector->is.dead_ns / GYRE_MS);
+            "has been silent for the dead time (%" PRIu64
+            " ms, see GYRE_DEAD_TIME): it is stopped or swapping, or its host or the "
+            "network to it is down",
+            detector->is.dead_ns / GYRE_MS);
         gyre_detector_found(detector, &record);
         return;
     }
@@ -223,14 +224,15 @@ static void check_all_left(struct gyre_failure_detector *detector)
     gyre_detector_owe(detector, GYRE_OWED_ALL_BYE, NULL);
 }
 
-/* Whoever waits for that rank shall not wait for the next beat too. */
+/* Hears a goodbye, and compares at once: ranks that wait for the sender shall not wait for the next
+ * beat too. */
 static void hear_bye(struct gyre_failure_detector *detector, struct gyre_detector_channel *channel,
                      const struct gyre_watch_message *message)
 {
     detector->left += !channel->left;
     channel->left = true;
     gyre_watch_state_decode(message->payload, &channel->last);
-    channel->last.rank = channel->peer; /* whatever it says */
+    channel->last.rank = channel->peer; /* whatever the message says */
     if (detector->audit != NULL)
         gyre_audit_hear(detector->audit, detector->clock, &channel->last);
     gyre_detector_compare(detector, channel);
@@ -238,7 +240,8 @@ static void hear_bye(struct gyre_failure_detector *detector, struct gyre_detecto
     check_all_left(detector);
 }
 
-/* Nothing is waited for any more; what this rank has found, and rank 0 has not answered, stands. */
+/* Ends every wait for others. A failure that this rank has found, and that rank 0 has not answered,
+ * stands. */
 static void end_waiting(struct gyre_failure_detector *detector)
 {
     if (detector->stage == GYRE_DETECTOR_PROPOSED)
@@ -263,7 +266,7 @@ void gyre_detector_receive(struct gyre_failure_detector *detector, uint64_t now,
     case GYRE_WATCH_FAILURE:
         gyre_detector_hear_failure(detector, channel, message);
         break;
-    case GYRE_WATCH_ASK: /* the next tick knows what this rank does by now */
+    case GYRE_WATCH_ASK: /* the next tick knows this rank's present state */
         detector->asked = channel->peer == 0;
         detector->next_beat = detector->clock;
         break;
@@ -286,33 +289,74 @@ void gyre_detector_receive(struct gyre_failure_detector *detector, uint64_t now,
     }
 }
 
-/* True if the end of this channel, or of the process behind it, is news. */
+/* Marks the channel as gone. True: its end, or the end of the process behind it, is news. */
 static bool parts(struct gyre_failure_detector *detector, struct gyre_detector_channel *channel)
 {
     channel->gone = true;
     channel->owed = 0;
     if (channel->peer == 0 && channel->left && detector->leaving)
-        end_waiting(detector); /* rank 0 counts no longer */
+        end_waiting(detector); /* rank 0 counts goodbyes no longer */
     return !channel->left && !detector->all_left;
 }
 
+/* Says that the rank ended. How this rank has learned it stands in no word of the story, because
+ * where rank 0 has ended nobody is left to choose one of several. */
+static void compose_end(const struct gyre_failure_detector *detector,
+                        struct gyre_detector_record *record, uint32_t rank)
+{
+    gyre_detector_compose(
+        detector, record, GYRE_PEER_LOST, rank,
+        "ended without a goodbye: it exited, crashed or was killed; its own last output and its "
+        "launcher tell why");
+}
+
+/* The kernel of another machine closes a socket when its process ends, and a rank that fails says
+ * why before. So the end of such a channel is a cause. Inside a node the pidfd is asked instead: a
+ * child may keep the socket, and the rank's last words may be unread. */
 void gyre_detector_eof(struct gyre_failure_detector *detector, uint64_t now, uint32_t index,
                        const char *why)
 {
     struct gyre_detector_channel *channel = &detector->channel[index];
     struct gyre_detector_record record;
+    bool near =
+        detector->is.member[channel->peer].node == detector->is.member[detector->is.rank].node;
+
+    /* A rank that has learned of a mismatch may end before others have. */
+    bool differs =
+        detector->stage == GYRE_DETECTOR_HELD && detector->record.status == GYRE_MISMATCH;
 
     advance_clock(detector, now);
     if (channel->gone || !parts(detector, channel))
         return;
-    gyre_detector_compose(
-        detector, &record, GYRE_PEER_LOST, channel->peer,
-        "closed its control channel without a goodbye (%s): it ended, or the way to "
-        "its host is cut",
-        why != NULL ? why : "end of stream");
+    if (why == NULL)
+        compose_end(detector, &record, channel->peer);
+    else
+        gyre_detector_compose(detector, &record, GYRE_PEER_LOST, channel->peer,
+                              "cannot be reached over its control channel (%s): its host ended, or "
+                              "the way to it is cut",
+                              why);
     if (channel->peer == 0)
-        gyre_detector_all_told(detector); /* who would have asked is gone */
-    gyre_detector_hold(detector, detector->is.rank, &record);
+        gyre_detector_root_gone(detector);
+    if (why == NULL && !near && !differs)
+        gyre_detector_found(detector, &record);
+    else
+        gyre_detector_hold(detector, detector->is.rank, &record);
+}
+
+void gyre_detector_corrupt(struct gyre_failure_detector *detector, uint64_t now, uint32_t index)
+{
+    const struct gyre_detector_channel *channel = &detector->channel[index];
+    struct gyre_detector_record record;
+
+    advance_clock(detector, now);
+    if (channel->gone || channel->left || detector->all_left)
+        return;
+    gyre_detector_compose(
+        detector, &record, GYRE_CORRUPT, channel->peer,
+        "has a control channel that brought bytes to rank %u that are not what it sent: somebody "
+        "on the path altered, repeated or dropped some, or a network card or memory did",
+        detector->is.rank);
+    gyre_detector_found(detector, &record);
 }
 
 void gyre_detector_ended(struct gyre_failure_detector *detector, uint64_t now, uint32_t index)
@@ -323,10 +367,9 @@ void gyre_detector_ended(struct gyre_failure_detector *detector, uint64_t now, u
     advance_clock(detector, now);
     if (!parts(detector, channel))
         return;
-    gyre_detector_compose(
-        detector, &record, GYRE_PEER_LOST, channel->peer,
-        "ended without a goodbye: it exited, crashed or was killed; its own last output and its "
-        "launcher tell why");
+    if (channel->peer == 0)
+        gyre_detector_root_gone(detector);
+    compose_end(detector, &record, channel->peer);
     gyre_detector_found(detector, &record);
 }
 

@@ -16,7 +16,7 @@
 #include "transport/join/joined.h"
 #include "transport/watch/detect/message.h"
 
-#define GYRE_NOBODY UINT32_MAX /* a failure that is no rank's in particular */
+#define GYRE_NOBODY UINT32_MAX /* the rank of a failure that is no rank's in particular */
 
 struct gyre_failure_detector;
 
@@ -24,14 +24,15 @@ struct gyre_detector_options {
     uint32_t rank, n;
     uint16_t epoch;
     const struct gyre_member *member; /* n, borrowed */
-    uint64_t dead_ns;                 /* 0: nobody is dead by silence */
+    uint64_t dead_ns;                 /* 0: silence never counts as death */
     uint64_t timeout_ns;              /* limit of one operation, 0: none */
-    uint64_t patience_ns;             /* whoever waits longer is warned, and told for whom */
+    /* A rank that waits longer is warned, with the ranks for which it waits. */
+    uint64_t patience_ns;
 };
 
 struct gyre_detector_record {
     int status;    /* negative */
-    uint32_t rank; /* whose failure, or GYRE_NOBODY */
+    uint32_t rank; /* the rank that failed, or GYRE_NOBODY */
     char text[GYRE_WATCH_TEXT_MAX];
 };
 
@@ -53,32 +54,38 @@ bool gyre_detector_has_left(const struct gyre_failure_detector *detector,
 void gyre_detector_tick(struct gyre_failure_detector *detector, uint64_t now,
                         const struct gyre_watch_state *mine);
 
-/* A BEAT, FAILURE, WARNING, BYE or ALL_BYE came; other kinds only prove that the peer lives. */
+/* Takes a message. BEAT, FAILURE, WARNING, BYE and ALL_BYE have effects; other kinds only prove
+ * that the peer lives. */
 void gyre_detector_receive(struct gyre_failure_detector *detector, uint64_t now, uint32_t channel,
                            const struct gyre_watch_message *message);
 
-/* The channel ended. Read what is left in it first. `why` may be NULL. */
+/* Takes the news that a channel brings bytes that the peer did not send. The channel's end
+ * follows. */
+void gyre_detector_corrupt(struct gyre_failure_detector *detector, uint64_t now, uint32_t channel);
+
+/* Takes the end of a channel. The caller reads the channel to its end first. `why` may be NULL. */
 void gyre_detector_eof(struct gyre_failure_detector *detector, uint64_t now, uint32_t channel,
                        const char *why);
 
-/* The peer's process ended (pidfd). Read what is left in its channel first. */
+/* Takes the end of the peer's process (pidfd). The caller reads its channel to the end first. */
 void gyre_detector_ended(struct gyre_failure_detector *detector, uint64_t now, uint32_t channel);
 
 void gyre_detector_launcher_gone(struct gyre_failure_detector *detector, uint64_t now);
 
-/* As gyre_watch_report(): decided here at once, or held back while it may be an echo. */
+/* Takes a report of gyre_watch_report(): decides at once, or holds the failure back while it may be
+ * an echo. */
 void gyre_detector_report(struct gyre_failure_detector *detector, uint64_t now,
                           const struct gyre_detector_record *record, bool echo);
 
-/* This rank has finished; `mine` is how far it got. */
+/* Says goodbye: this rank has finished; `mine` is how far it got. */
 void gyre_detector_leave(struct gyre_failure_detector *detector, uint64_t now,
                          const struct gyre_watch_state *mine);
 
 /* -- what follows ------------------------------------------------------------------------------ */
 
 /* Writes the next message for the channel (at most GYRE_WATCH_MESSAGE_MAX bytes) and forgets that
- * it was owed; 0: none. What is owed is a set, not a queue: a channel that takes nothing for a
- * while costs nothing. */
+ * it was owed; 0: none. The messages owed are a set, not a queue: a channel that takes nothing for
+ * a while costs nothing. */
 size_t gyre_detector_next_message(struct gyre_failure_detector *detector, uint32_t channel,
                                   uint8_t *out);
 

@@ -1,7 +1,7 @@
-/* A mismatch that a link found.
+/* The inquiry about a mismatch that a link found.
  *
- * The link knows two ranks whose calls differ, but not what either called: their watches know. Rank
- * 0 asks both, and the rank that found the mismatch waits for rank 0's decision:
+ * The link knows two ranks whose calls differ, but not their calls: their watches know. Rank 0 asks
+ * both, and the rank that found the mismatch waits for rank 0's decision:
  *
  *      rank 3: HELD ── FAILURE, held ──▶ rank 0: HELD ── ASK ──▶ ranks 3 and 5
  *                                          ▲                        │
@@ -9,7 +9,7 @@
  *                                        compares the two: the text has both calls, DECIDED
  *
  * A watch that is kept from running answers late. While a rank that was asked lives and has not
- * answered, all wait for the answer, up to a part of the dead time (failure.c). Where the two
+ * answered, all ranks wait for the answer, up to a part of the dead time (failure.c). Where the two
  * states do not tell how the calls differ (the calls are too long ago, or were messages), the call
  * audit still has its usual time to find more.
  *
@@ -28,14 +28,14 @@ void gyre_detector_hear_tell(struct gyre_failure_detector *detector,
         return;
     memset(&state, 0, sizeof state);
     gyre_watch_state_decode(message->payload, &state);
-    state.rank = source->peer; /* whatever it says */
+    state.rank = source->peer; /* whatever the message says */
     gyre_audit_hear(detector->audit, detector->clock, &state);
     for (int i = 0; i < 2; i++)
         detector->side[i].told |= detector->side[i].rank == source->peer;
     detector->next_beat = detector->clock;
 }
 
-/* Whether the rank has answered or never will. Rank 0's own state is in the audit. */
+/* Whether the rank has answered, or never will. Rank 0's own state is in the audit. */
 static bool has_told(const struct gyre_failure_detector *detector,
                      const struct gyre_detector_side *side)
 {

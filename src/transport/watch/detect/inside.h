@@ -1,13 +1,13 @@
-/* The failure detector's parts, shared by failure_detector.c (what happens), tree.c (who talks to
- * whom), failure.c (one failure), inquiry.c (what two ranks that differ have called), early_leave.c
- * (who left too early) and outbox.c (what is said). Nobody else includes this. */
+/* The inside of the failure detector, for its files only: failure_detector.c (events), tree.c
+ * (channels), failure.c (one failure), inquiry.c (the calls of two ranks that differ),
+ * early_leave.c (ranks that left too early) and outbox.c (messages). */
 #ifndef GYRE_TRANSPORT_WATCH_DETECT_INSIDE_H
 #define GYRE_TRANSPORT_WATCH_DETECT_INSIDE_H
 
 #include "transport/watch/detect/failure_detector.h"
 #include "transport/watch/detect/audit.h"
 
-/* The lowest bit is the most urgent. */
+/* The messages that a channel is owed. The lowest bit is the most urgent. */
 enum gyre_detector_owed {
     GYRE_OWED_FAILURE = 1,
     GYRE_OWED_ASK = 2,
@@ -31,15 +31,15 @@ struct gyre_detector_channel {
     bool tree_edge; /* an edge of the tree: beats in both directions, silence counts */
     bool heard, left, gone;
     uint64_t heard_at;
-    struct gyre_watch_state last; /* once it has left */
+    struct gyre_watch_state last; /* its state at its goodbye */
 };
 
-struct gyre_detector_post { /* what a rank said that rank 0 has not been told yet */
+struct gyre_detector_post { /* a rank's state that rank 0 has not been told yet */
     struct gyre_watch_state state;
     bool fresh;
 };
 
-struct gyre_detector_side { /* of a mismatch: a rank that rank 0 has asked what it does */
+struct gyre_detector_side { /* of a mismatch: a rank that rank 0 has asked */
     uint32_t rank;
     bool told;
 };
@@ -49,7 +49,7 @@ struct gyre_failure_detector {
     uint64_t now, granted, clock; /* clock = now − granted */
     uint64_t interval, lateness_max, next_beat, held_at, deadline;
     enum gyre_detector_stage stage;
-    bool is_final; /* the record is decided for the whole job, or stands in for that */
+    bool is_final; /* the record is decided for the whole job, or counts as decided */
     bool leaving, all_left, warned;
     bool asked;                        /* rank 0 wants this rank's state */
     struct gyre_detector_side side[2]; /* rank 0 only, while a mismatch is HELD */
@@ -68,8 +68,8 @@ int gyre_detector_make_channels(
     struct gyre_failure_detector *detector); /* draws channels, makes tables; 0, -ENOMEM */
 uint32_t gyre_detector_parent(const struct gyre_failure_detector *detector);
 
-/* failure.c: a failure whose cause is known; one that may be the echo of another; one that a
- * peer tells; one that counts at once; and what to do when the time to wait is over. */
+/* failure.c. A failure whose cause is known; one that may be the echo of another; one that a peer
+ * tells; one that counts at once; and the end of the time to wait. */
 void gyre_detector_found(struct gyre_failure_detector *detector,
                          const struct gyre_detector_record *record);
 void gyre_detector_hold(struct gyre_failure_detector *detector, uint32_t holder,
@@ -80,22 +80,24 @@ void gyre_detector_hear_failure(struct gyre_failure_detector *detector,
 void gyre_detector_adopt(struct gyre_failure_detector *detector,
                          const struct gyre_detector_record *record);
 void gyre_detector_stop_waiting(struct gyre_failure_detector *detector);
+void gyre_detector_root_gone(
+    struct gyre_failure_detector *detector); /* nobody answers what waits for rank 0 */
 void gyre_detector_all_told(
-    struct gyre_failure_detector *detector); /* nobody is waited for longer than for an echo */
+    struct gyre_failure_detector *detector); /* waits for no rank longer than for an echo */
 
-/* "rank 3 (host, pid 123) " and the rest as the format says. */
+/* Writes "rank 3 (host, pid 123) " and the rest as the format says. */
 void gyre_detector_compose(const struct gyre_failure_detector *detector,
                            struct gyre_detector_record *record, int status, uint32_t rank,
                            const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* inquiry.c, on rank 0: hears what a rank that was asked does, and tells what the two that differ
- * called, when both have answered. */
+/* inquiry.c, on rank 0. Takes the answer of a rank that was asked. With both answers it tells what
+ * the two ranks that differ called. */
 void gyre_detector_hear_tell(struct gyre_failure_detector *detector,
                              const struct gyre_detector_channel *source,
                              const struct gyre_watch_message *message);
 void gyre_detector_settle_inquiry(struct gyre_failure_detector *detector);
 
-/* early_leave.c: does what this rank does go with how far that peer, which has left, got? */
+/* early_leave.c. Compares this rank's operations with those of a peer that has left. */
 void gyre_detector_compare(struct gyre_failure_detector *detector,
                            const struct gyre_detector_channel *channel);
 
@@ -103,7 +105,7 @@ void gyre_detector_compare(struct gyre_failure_detector *detector,
 void gyre_detector_owe(struct gyre_failure_detector *detector, enum gyre_detector_owed what,
                        const struct gyre_detector_channel *except);
 
-/* On rank 0: asks the two ranks that differ what they do. */
+/* Asks the two ranks that differ about their calls. Rank 0 only. */
 void gyre_detector_inquire(struct gyre_failure_detector *detector, uint32_t holder, uint32_t other);
 
 #endif

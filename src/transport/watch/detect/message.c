@@ -1,12 +1,13 @@
 /* The watch's wire format.
  *
- * Both ends are authenticated and run the same version: the checksum finds damage, not an enemy.
+ * The checksum finds damage, not an enemy: between machines the channel has a keyed code.
  * Every field is checked against its bound before use, because a message may come from a process
  * whose memory is damaged. */
 #include "transport/watch/detect/message.h"
 
 #include "base/bytes.h"
 #include "base/crc.h"
+#include "base/printable.h"
 
 #include <gyre/gyre.h>
 #include <stdbool.h>
@@ -87,17 +88,17 @@ int gyre_watch_decode(const uint8_t *in, size_t length, struct gyre_watch_messag
     return sensible(message) ? 0 : GYRE_CORRUPT;
 }
 
-static void clean(char *out, const uint8_t *in, size_t length)
+static void take_line(char *out, const uint8_t *in, size_t length)
 {
-    for (size_t i = 0; i < length; i++)
-        out[i] = in[i] < ' ' || in[i] == 0x7f ? '?' : (char)in[i];
+    memcpy(out, in, length);
     out[length] = '\0';
+    gyre_printable_line(out);
 }
 
 void gyre_watch_text(const struct gyre_watch_message *message, char *out, size_t size)
 {
-    clean(out, message->payload,
-          message->payload_bytes < size - 1 ? message->payload_bytes : size - 1);
+    take_line(out, message->payload,
+              message->payload_bytes < size - 1 ? message->payload_bytes : size - 1);
 }
 
 static void encode_refused(const struct gyre_watch_state *state, uint8_t *out)
@@ -116,7 +117,7 @@ static void decode_refused(const uint8_t *in, struct gyre_watch_state *state)
     state->refused.stands = (flags & STANDS) != 0;
     state->refused.comm = gyre_get32(in + 4);
     state->refused.sequence = gyre_get64(in + 8);
-    clean(state->refused.why, in + 16, strnlen((const char *)in + 16, GYRE_WATCH_WHY_MAX - 1));
+    take_line(state->refused.why, in + 16, strnlen((const char *)in + 16, GYRE_WATCH_WHY_MAX - 1));
 }
 
 void gyre_watch_state_encode(const struct gyre_watch_state *state,

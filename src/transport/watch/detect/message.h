@@ -1,11 +1,11 @@
-/* What watches say to each other: one format over Unix packets and TCP streams.
+/* The messages of the watch: one format over Unix packets and TCP streams.
  *
  *    0        4      5      6       8      12       16   20    24               32
  *    | length | kind | flags| epoch | rank | status | id | crc | region length  | payload …
  *
  * Little endian; `length` counts everything; crc is the CRC-32C of the whole message with crc = 0.
- * A beat's payload is a list of states of 508 bytes, a failure's, warning's or reply's is its text.
- * Nothing here does I/O. */
+ * A beat's payload is a list of states of 508 bytes; the payload of a failure, a warning or a reply
+ * is its text. Nothing here does I/O. */
 #ifndef GYRE_TRANSPORT_WATCH_DETECT_MESSAGE_H
 #define GYRE_TRANSPORT_WATCH_DETECT_MESSAGE_H
 
@@ -16,9 +16,10 @@
 #define GYRE_WATCH_MESSAGE_MAX  4096
 #define GYRE_WATCH_PAYLOAD_MAX  (GYRE_WATCH_MESSAGE_MAX - GYRE_WATCH_HEADER_BYTES)
 #define GYRE_WATCH_TEXT_MAX     900 /* of a failure, NUL included */
-#define GYRE_WATCH_CALLS        7   /* that a state remembers besides its newest */
-#define GYRE_WATCH_ELSEWHERE    8   /* communicators besides the one it tells of in full */
-#define GYRE_WATCH_WHY_MAX      152 /* of a refused call, NUL included */
+#define GYRE_WATCH_CALLS        7   /* calls that a state remembers besides its newest */
+/* Communicators in a state besides the one that it tells in full. */
+#define GYRE_WATCH_ELSEWHERE 8
+#define GYRE_WATCH_WHY_MAX   152 /* of a refused call, NUL included */
 #define GYRE_WATCH_STATE_BYTES                                                                     \
     (68 + 16 * GYRE_WATCH_CALLS + 20 * GYRE_WATCH_ELSEWHERE + 16 + GYRE_WATCH_WHY_MAX)
 #define GYRE_WATCH_STATES_MAX (GYRE_WATCH_PAYLOAD_MAX / GYRE_WATCH_STATE_BYTES)
@@ -27,13 +28,13 @@ enum gyre_watch_kind {
     GYRE_WATCH_BEAT = 1, /* the sender is alive; states that are new since its last beat */
     GYRE_WATCH_FAILURE,  /* status, rank, text; see GYRE_WATCH_DECIDED */
     GYRE_WATCH_WARNING,  /* text for the log */
-    GYRE_WATCH_BYE, /* the sender has finished, with this state: its end is no failure any more */
-    GYRE_WATCH_ALL_BYE, /* rank 0: everybody has */
-    GYRE_WATCH_SHARE,   /* id, region length, _SEALED, _CUDA, _TRIAL; a descriptor comes along */
-    GYRE_WATCH_REPLY,   /* to a share, or an unshare of CUDA memory: id, status, text, _COPIED */
-    GYRE_WATCH_UNSHARE, /* id, GYRE_WATCH_CUDA */
-    GYRE_WATCH_ASK,     /* rank 0: say what you do, at once */
-    GYRE_WATCH_TELL,    /* to rank 0: the sender's state */
+    GYRE_WATCH_BYE,      /* the sender has finished, with this state: its end is no failure */
+    GYRE_WATCH_ALL_BYE,  /* rank 0: all ranks have finished */
+    GYRE_WATCH_SHARE,    /* id, region length, _SEALED, _CUDA, _TRIAL; a descriptor comes along */
+    GYRE_WATCH_REPLY,    /* to a share, or an unshare of CUDA memory: id, status, text, _COPIED */
+    GYRE_WATCH_UNSHARE,  /* id, GYRE_WATCH_CUDA */
+    GYRE_WATCH_ASK,      /* rank 0: send your state at once */
+    GYRE_WATCH_TELL,     /* to rank 0: the sender's state */
     GYRE_WATCH_KINDS
 };
 
@@ -41,10 +42,11 @@ enum gyre_watch_flag {
     GYRE_WATCH_DECIDED = 1, /* of a failure: decided for the whole job, not only proposed */
     GYRE_WATCH_SEALED = 2,  /* of a share: for reading only */
     GYRE_WATCH_CUDA = 4,    /* of a share or unshare: the region is CUDA memory */
-    GYRE_WATCH_TRIAL = 8,   /* of a share: try to copy from and to it, and let it go */
+    GYRE_WATCH_TRIAL = 8,   /* of a share: copy from and to the region, then unmap it */
     GYRE_WATCH_COPIED =
-        16,              /* of a reply: the sender's device copies the region, and cannot map it */
-    GYRE_WATCH_HELD = 32 /* of a failure: a mismatch of sender and `rank`, who should be asked */
+        16, /* of a reply: the sender's device copies the region, and cannot map it */
+    /* Of a failure: a mismatch of sender and `rank`, which rank 0 should ask. */
+    GYRE_WATCH_HELD = 32
 };
 
 struct gyre_watch_call {
@@ -57,20 +59,20 @@ struct gyre_watch_call {
 #define GYRE_WATCH_POINT_TO_POINT UINT32_MAX
 #define GYRE_WATCH_COMM_MASK      4095u /* the id; the rank stands above it */
 
-/* How far it is in another communicator. */
+/* How far a rank is in another communicator. */
 struct gyre_watch_elsewhere {
-    uint64_t comm; /* 32 bits of it; states are compared as bytes, so there is no gap */
+    uint64_t comm; /* 32 bits; states are compared as bytes, so there must be no gap */
     uint64_t sequence, finished;
 };
 
-/* A call that it refused, and that peers may have made. */
+/* A call that the rank refused, and that peers may have made. */
 struct gyre_watch_refused {
-    uint64_t stands;         /* 1: it has made none in its place yet; 0: it has, or there is none */
-    uint64_t comm, sequence; /* the number that it would have had */
+    uint64_t stands;         /* 1: no call has taken its place yet; 0: one has, or there is none */
+    uint64_t comm, sequence; /* sequence: the number that the call would have had */
     char why[GYRE_WATCH_WHY_MAX]; /* "gyre_reduce: type 99 is unknown"; filled up with zeros */
 };
 
-/* What one rank is doing, as its beats carry it. */
+/* What one rank is doing, as its beats tell. */
 struct gyre_watch_state {
     uint32_t rank, comm;
     uint64_t sequence, finished, fingerprint, signature, count; /* the newest operation */
@@ -95,16 +97,16 @@ struct gyre_watch_message {
     uint32_t payload_bytes; /* at most GYRE_WATCH_PAYLOAD_MAX */
 };
 
-/* Returns the bytes written, at most GYRE_WATCH_MESSAGE_MAX. */
+/* Encodes a message. Returns the bytes written, at most GYRE_WATCH_MESSAGE_MAX. */
 size_t gyre_watch_encode(const struct gyre_watch_message *message, uint8_t *out);
 
-/* How long the message that starts with these 4 bytes is; 0 if no message has such a length. */
+/* The length of the message that starts with these 4 bytes; 0: no message has such a length. */
 size_t gyre_watch_length(const uint8_t in[4]);
 
 /* Decodes exactly `length` bytes; the payload points into `in`. 0 or GYRE_CORRUPT. */
 int gyre_watch_decode(const uint8_t *in, size_t length, struct gyre_watch_message *message);
 
-/* The payload's text, cut to fit, control characters replaced, always terminated. */
+/* Copies the payload's text, cut to fit, control characters replaced, always terminated. */
 void gyre_watch_text(const struct gyre_watch_message *message, char *out, size_t size);
 
 void gyre_watch_state_encode(const struct gyre_watch_state *state,

@@ -1,4 +1,4 @@
-/* Messages to peers, composed when a channel has room from what is owed to the channel then.
+/* Composes messages to peers: when a channel has room, from what it is owed then.
  *
  * Tested by tests/unit/transport/watch/detect/failure_detector_test.c. */
 #include "transport/watch/detect/inside.h"
@@ -27,10 +27,10 @@ void gyre_detector_inquire(struct gyre_failure_detector *detector, uint32_t hold
 {
     ask_rank(detector, &detector->side[0], holder);
     ask_rank(detector, &detector->side[1], other);
-    detector->next_beat = detector->clock; /* rank 0's own state, too, shall be of now */
+    detector->next_beat = detector->clock; /* rank 0's own state, too, shall be a present one */
 }
 
-/* Fills the payload with states that the way up has not been told. False if some did not fit. */
+/* Fills the payload with states that the parent has not been told. False: some did not fit. */
 static bool gather_states(struct gyre_failure_detector *detector,
                           struct gyre_watch_message *message, uint8_t *payload)
 {
@@ -80,8 +80,8 @@ static void attach_state(const struct gyre_failure_detector *detector,
     gyre_watch_state_encode(&detector->mine, payload);
 }
 
-/* Only the way up is told states, in as many beats as they need: those of a large node's last
- * ranks must not wait until the first ones have nothing new. */
+/* Attaches states to a beat. Only the parent is told states, in as many beats as they need: those
+ * of a large node's last ranks must not wait until the first ranks have nothing new. */
 static void attach_beat(struct gyre_failure_detector *detector,
                         struct gyre_detector_channel *channel, struct gyre_watch_message *message,
                         uint8_t *payload)

@@ -2,11 +2,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "collectives/algorithms/table.h"
 #include "collectives/choose/fit.h"
 #include "collectives/choose/tuning.h"
+#include "rig/file_room.h"
 #include "rig/test.h"
 
 static uint32_t kinds; /* of the last text that was read */
@@ -125,11 +127,15 @@ static void wrong_lines_are_told(void **state)
 static void files_that_cannot_be_read_are_told(void **state)
 {
     struct gyre_tuning tuning;
-    struct gyre_trouble trouble = {0}, zero = {0};
+    struct gyre_trouble trouble = {0}, zero = {0}, fifo = {0};
     assert_true(gyre_tuning_read("/nowhere/at/all", &tuning, NULL, &trouble) < 0);
-    assert_non_null(strstr(trouble.text, "tuning file /nowhere/at/all: No such file"));
+    assert_non_null(
+        strstr(trouble.text, "tuning file /nowhere/at/all: cannot open it: No such file"));
+    assert_int_equal(mkfifo(file_room_name("fifo"), 0600), 0);
+    assert_int_equal(gyre_tuning_read(file_room_name("fifo"), &tuning, NULL, &fifo), GYRE_INVALID);
+    assert_non_null(strstr(fifo.text, "fifo: is not a regular file"));
     assert_int_equal(gyre_tuning_read("/dev/zero", &tuning, NULL, &zero), GYRE_INVALID);
-    assert_non_null(strstr(zero.text, "not a text of at most 64 KiB"));
+    assert_non_null(strstr(zero.text, "is not a regular file; `gyre tune` writes one"));
 }
 
 /* -- the fit ----------------------------------------------------------------------------------- */
@@ -214,5 +220,5 @@ int main(void)
         cmocka_unit_test(what_cannot_be_told_apart_is_shared),
         cmocka_unit_test(files_that_cannot_be_read_are_told),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, file_room_open, file_room_close);
 }

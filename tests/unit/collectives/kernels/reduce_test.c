@@ -1,6 +1,6 @@
 /* The scalar reference of the reduction kernels against results worked out by hand: what
  * kernel/reduce then holds every variant against. */
-#include "base/fp8.h"
+#include "base/small_floats.h"
 #include "collectives/kernels/reduce_cuda.h"
 #include "kernel/reduce_trial.h"
 #include "rig/test.h"

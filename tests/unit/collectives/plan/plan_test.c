@@ -135,6 +135,36 @@ static void unequal_blocks_are_part_of_the_shape(void **state)
     gyre_plan_destroy(plan);
 }
 
+static struct gyre_plan *make_cut(uint64_t slice_bytes, bool mapped)
+{
+    struct gyre_shape shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_F32, .count = 100000};
+    struct gyre_plan_options options = {.n = 2,
+                                        .mapped = mapped,
+                                        .slice_bytes = slice_bytes,
+                                        .algorithm = gyre_algorithm_find("direct")};
+    struct gyre_plan *plan = NULL;
+    assert_int_equal(gyre_plan_create(&shape, &options, &plan, NULL), 0);
+    return plan;
+}
+
+/* Ranks that cut alike and go one way know each other by the fingerprint; others must not. */
+static void slice_and_form_are_part_of_the_fingerprint(void **state)
+{
+    struct gyre_plan *plan = make_cut(65536, true), *same = make_cut(65536, true),
+                     *longer = make_cut(131072, true), *steps = make_cut(65536, false);
+    assert_int_equal(plan->fingerprint, same->fingerprint);
+    assert_int_equal(plan->form, longer->form);
+    assert_int_not_equal(plan->slice_count, longer->slice_count);
+    assert_int_not_equal(plan->fingerprint, longer->fingerprint);
+    assert_int_equal(plan->slice_count, steps->slice_count);
+    assert_int_not_equal(plan->form, steps->form);
+    assert_int_not_equal(plan->fingerprint, steps->fingerprint);
+    gyre_plan_destroy(plan);
+    gyre_plan_destroy(same);
+    gyre_plan_destroy(longer);
+    gyre_plan_destroy(steps);
+}
+
 /* Partial sums that travel on cannot be skipped. */
 static void schedules_that_pass_sums_on_stay_steps(void **state)
 {
@@ -287,6 +317,7 @@ int main(void)
         cmocka_unit_test(own_blocks_are_not_staged),
         cmocka_unit_test(slices_of_blocks_fit_the_stage),
         cmocka_unit_test(unequal_blocks_are_part_of_the_shape),
+        cmocka_unit_test(slice_and_form_are_part_of_the_fingerprint),
         cmocka_unit_test(schedules_that_pass_sums_on_stay_steps),
         cmocka_unit_test(slices_cover_everything),
         cmocka_unit_test(moves_cover_every_output_once),

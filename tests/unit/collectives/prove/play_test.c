@@ -6,6 +6,8 @@
 #include "collectives/prove/play.h"
 #include "rig/test.h"
 
+#include <string.h>
+
 /* Divisible by every n up to 9, so that an average is exact; different for every rank and element.
  */
 static int64_t input(uint32_t rank, uint64_t element)
@@ -168,12 +170,29 @@ static void test_complaints(void **state)
     }
 }
 
+static void test_a_wrong_element_is_told(void **state)
+{
+    const struct gyre_slice slice = {
+        .verb = GYRE_VERB_ALL_REDUCE, .n = 3, .element = 4, .count = 4, .stride = 4};
+    struct gyre_play play;
+    struct gyre_trouble trouble = {0};
+    assert_int_equal(gyre_play_init(&play, gyre_algorithm_find("ring"), &slice, NULL), 0);
+    while (play.round < play.rounds)
+        assert_int_equal(gyre_play_round(&play, &trouble), 0);
+    assert_int_equal(gyre_play_check(&play, &trouble), 0);
+    play.player[1].buffer[GYRE_OUTPUT][2]++;
+    assert_int_equal(gyre_play_check(&play, &trouble), GYRE_CORRUPT);
+    assert_non_null(strstr(trouble.text, "rank 1 ends with 607 in element 2, not 606"));
+    gyre_play_deinit(&play);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_algorithm),
         cmocka_unit_test(test_many_ranks),
         cmocka_unit_test(test_complaints),
+        cmocka_unit_test(test_a_wrong_element_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

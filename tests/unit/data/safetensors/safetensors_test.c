@@ -6,6 +6,7 @@
 #include <string.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -384,6 +385,53 @@ static void files_that_are_none_are_refused(void **state)
     assert_non_null(strstr(trouble.text, "0 bytes are too short"));
 }
 
+/* Four pages: the tensors' JSON is in the second. The third cannot be read at first; its first
+ * reader finds another header in the second when it goes on. Then a reader that goes through the
+ * header once has seen the first tensor only, and one that goes twice sees both. */
+static uint8_t *flipping;
+static size_t page;
+static volatile sig_atomic_t flips;
+
+static void place(size_t at, const char *text)
+{
+    memset(flipping + at, ' ', page - at % page);
+    memcpy(flipping + at, text, strlen(text));
+}
+
+static void flip(int signal)
+{
+    static const char both[] = "\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},"
+                               "\"b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}";
+    mprotect(flipping + 2 * page, page, PROT_READ | PROT_WRITE);
+    place(page, both);
+    flips++;
+}
+
+static void a_header_that_changes_is_read_once(void **state)
+{
+    struct gyre_safetensors *file;
+    struct sigaction on = {.sa_handler = flip}, before;
+    page = (size_t)sysconf(_SC_PAGESIZE);
+    flipping = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(flipping, MAP_FAILED);
+    gyre_put64(flipping, 4 * page - 8);
+    place(8, "{");
+    place(page, "\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}");
+    place(2 * page, "");
+    place(3 * page, "}");
+    trouble = (struct gyre_trouble){0};
+    sigaction(SIGSEGV, &on, &before);
+    mprotect(flipping + 2 * page, page, PROT_NONE);
+    int status = gyre_safetensors_over(&file, "live", flipping, 4 * page, &trouble);
+    sigaction(SIGSEGV, &before, NULL);
+    assert_int_equal(flips, 1);
+    assert_string_equal(trouble.text, "");
+    assert_int_equal(status, 0);
+    assert_int_equal(gyre_safetensors_count(file), 1);
+    gyre_safetensors_close(file);
+    munmap(flipping, 4 * page);
+}
+
 /* A name from a file does not reach a terminal as it is. */
 static void names_in_texts_are_harmless(void **state)
 {
@@ -416,6 +464,7 @@ int main(void)
         cmocka_unit_test(wrong_lengths_are_refused),
         cmocka_unit_test(a_cut_character_is_not_read_beyond),
         cmocka_unit_test(files_that_are_none_are_refused),
+        cmocka_unit_test(a_header_that_changes_is_read_once),
         cmocka_unit_test(names_in_texts_are_harmless),
     };
     return cmocka_run_group_tests(tests, file_room_open, file_room_close);

@@ -284,6 +284,27 @@ static void test_forged_tickets_are_refused(void **state)
     }
 }
 
+/* The right content in a file that cannot be sealed: its F_GET_SEALS fails. */
+static void test_a_ticket_in_a_plain_file_is_refused(void **state)
+{
+    struct gyre_region view;
+    struct gyre_trouble trouble = {0};
+    char content[256];
+    fakecuda_export(false);
+    struct gyre_region region = cuda_rig_region(0);
+    ssize_t length = pread(region.fd, content, sizeof content, 0);
+    assert_in_range(length, 1, sizeof content);
+    FILE *plain = tmpfile();
+    assert_int_equal(pwrite(fileno(plain), content, (size_t)length, 0), length);
+    assert_int_equal(
+        cuda->import(0, fileno(plain), CUDA_RIG_LENGTH, GYRE_SHARE_OPEN, &view, &trouble),
+        GYRE_INVALID);
+    cuda_rig_expect_words(&trouble, "no handle of CUDA memory");
+    fclose(plain);
+    cuda->free(&region);
+    fakecuda_export(true);
+}
+
 /* -- peers ------------------------------------------------------------------------------------- */
 
 static void give_turn(int fd)
@@ -470,6 +491,7 @@ int main(int count, char **words)
         cmocka_unit_test(test_classic_memory_is_not_copied),
         cmocka_unit_test(test_forged_tickets_are_refused),
         cmocka_unit_test(test_peers_share_memory_until_it_is_detached),
+        cmocka_unit_test(test_a_ticket_in_a_plain_file_is_refused),
         cmocka_unit_test(test_peers_share_classic_memory),
         cmocka_unit_test(test_a_peer_may_die),
         cmocka_unit_test(test_memory_is_filled_before_it_is_given),

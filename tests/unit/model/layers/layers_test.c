@@ -1,7 +1,7 @@
 /* Each layer: its outputs by hand or by the plainest loops, its gradients by central differences,
  * what it refuses, and what holds of all: gradients accumulate, an empty batch gives zeros, halves
  * are rounded where they should be. Batch norm's figures are in batch_norm_test.c. */
-#include "base/half.h"
+#include "base/small_floats.h"
 #include "unit/model/layers/layer_rig.h"
 #include "rig/test.h"
 

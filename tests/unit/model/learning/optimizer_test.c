@@ -99,6 +99,31 @@ static void test_formulas(void **state)
     check_settings(&s);
 }
 
+/* An epsilon as large as the root shows where the formula adds it: 1e-8 stands in for 0. */
+static void test_a_large_epsilon_is_added_to_the_corrected_root(void **state)
+{
+    for (int kind = GYRE_ADAM; kind <= GYRE_ADAMW; kind++) {
+        struct gyre_optimizer_settings s = gyre_optimizer_defaults((enum gyre_optimizer_kind)kind);
+        s.epsilon = 0.5;
+        check_settings(&s);
+    }
+}
+
+/* PyTorch's, which the help of the tool promises. */
+static void test_defaults(void **state)
+{
+    for (int kind = GYRE_SGD; kind <= GYRE_ADAMW; kind++) {
+        struct gyre_optimizer_settings s = gyre_optimizer_defaults((enum gyre_optimizer_kind)kind);
+        assert_near(s.weight_decay, kind == GYRE_ADAMW ? 0.01 : 0, 0);
+        assert_near(s.beta1, 0.9, 0);
+        assert_near(s.beta2, 0.999, 0);
+        assert_near(s.epsilon, 1e-8, 0);
+        assert_near(s.momentum, 0, 0);
+        assert_near(s.dampening, 0, 0);
+        assert_false(s.nesterov);
+    }
+}
+
 /* The first step of adam is the rate, whatever the gradient: 0.001 * 0.1 g / 0.1 / |g|. */
 static void test_by_hand(void **state)
 {
@@ -210,6 +235,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_formulas),
+        cmocka_unit_test(test_a_large_epsilon_is_added_to_the_corrected_root),
+        cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_by_hand),
         cmocka_unit_test(test_parts_equal_the_whole),
         cmocka_unit_test(test_refused),

@@ -11,7 +11,7 @@
 #include "model/learning/optimizer.h"
 #include "sampler/permutation.h"
 #include "data/safetensors/safetensors.h"
-#include "data/wine.h"
+#include "data/builtin/wine.h"
 #include "rig/test.h"
 
 #include <math.h>

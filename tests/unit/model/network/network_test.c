@@ -209,6 +209,45 @@ static void changes_nothing_without_a_good_gradient(void **state)
     gyre_network_destroy(net);
 }
 
+/* 1 + 2^-10 is a number of f16, and not of bf16. */
+static void multiplies_in_the_precision_asked_for(void **state)
+{
+    static const struct {
+        enum gyre_type type;
+        float output;
+    } tries[] = {{GYRE_F32, 1 + 0x1p-10f}, {GYRE_BF16, 1}, {GYRE_F16, 1 + 0x1p-10f}};
+    const float row[] = {1 + 0x1p-10f, 0}, *outputs;
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        struct gyre_network_options options = GYRE_NETWORK_OPTIONS_INIT;
+        options.precision = tries[i].type;
+        struct gyre_network *net = line(1, 0, 0, &options);
+        good(gyre_network_predict(net, row, 1, &outputs));
+        assert_true(outputs[0] == tries[i].output);
+        gyre_network_destroy(net);
+    }
+}
+
+/* The first step's gradient of the output is -1 times 65,536, which f16 has not. */
+static void scales_the_loss(void **state)
+{
+    struct gyre_network_options options = GYRE_NETWORK_OPTIONS_INIT;
+    struct gyre_ddp *ddp;
+    options.precision = GYRE_F16;
+    struct gyre_network *net = line(0.5, -0.25, 0.5, &options);
+    good(gyre_network_join(net, comm, NULL, &ddp));
+    for (int step = 0; step < 2; step++) {
+        has(net, 0.5, -0.25, 0.5);
+        assert_true(gyre_network_loss_scale(net) == (step ? 32768 : 65536));
+        good(gyre_network_learn_targets(net, rows, 2, targets));
+        good(gyre_ddp_wait(ddp));
+        good(gyre_network_update(net, 0.1));
+    }
+    has(net, 0.475, -0.125, 0.525);
+    assert_true(gyre_ddp_result(ddp)->norm > 32768); /* of scaled gradients */
+    assert_true(gyre_network_loss_scale(net) == 32768 && gyre_network_loss_scale(NULL) == 1);
+    gyre_network_destroy(net);
+}
+
 static void scores_without_learning(void **state)
 {
     struct gyre_network *net = line(0.5, -0.25, 0.5, NULL);
@@ -238,6 +277,9 @@ static void refuses_what_cannot_be_made(void **state)
     options.method = (enum gyre_network_method)7;
     refused(gyre_network_convnet(&net, 1, 28, 28, 10, &options), "method 7");
     options.method = GYRE_NETWORK_ADAM;
+    options.precision = GYRE_I32;
+    refused(gyre_network_convnet(&net, 1, 28, 28, 10, &options), "precision 4");
+    options.precision = GYRE_F32;
     options.beta1 = 2;
     refused(gyre_network_perceptron(&net, (const uint64_t[]){2, 1}, 2, &options), "2");
     assert_null(net);
@@ -246,6 +288,17 @@ static void refuses_what_cannot_be_made(void **state)
     assert_int_equal(gyre_network_convnet(&net, 1, 28, 28, 10, &options), -ENOENT);
     assert_non_null(strstr(gyre_error(NULL), "missing"));
     gyre_network_destroy(NULL);
+}
+
+static void sizes_are_those_of_rows(void **state)
+{
+    struct gyre_network *net = line(1, 2, 3, NULL);
+    (void)state;
+    assert_int_equal(gyre_network_inputs(net), 2);
+    assert_int_equal(gyre_network_outputs(net), 1);
+    assert_int_equal(gyre_network_inputs(NULL), 0);
+    assert_int_equal(gyre_network_outputs(NULL), 0);
+    gyre_network_destroy(net);
 }
 
 static void refuses_steps_out_of_turn(void **state)
@@ -261,6 +314,8 @@ static void refuses_steps_out_of_turn(void **state)
     refused(gyre_network_update(net, 0.1), "gyre_ddp_wait");
     refused(gyre_network_learn_targets(net, rows, 1, targets), "gyre_ddp_wait");
     good(gyre_ddp_wait(ddp));
+    refused(gyre_network_update(net, NAN), "learning rate nan");
+    refused(gyre_network_update(net, -1), "learning rate -1");
     good(gyre_network_update(net, 0.1));
     refused(gyre_network_update(net, 0.1), "step 1 was applied already");
     gyre_network_destroy(net);
@@ -393,8 +448,11 @@ int main(void)
         cmocka_unit_test(adds_the_parts_of_a_step),
         cmocka_unit_test(takes_factor_and_options),
         cmocka_unit_test(changes_nothing_without_a_good_gradient),
+        cmocka_unit_test(multiplies_in_the_precision_asked_for),
+        cmocka_unit_test(scales_the_loss),
         cmocka_unit_test(scores_without_learning),
         cmocka_unit_test(refuses_what_cannot_be_made),
+        cmocka_unit_test(sizes_are_those_of_rows),
         cmocka_unit_test(refuses_steps_out_of_turn),
         cmocka_unit_test(refuses_batches_before_a_step),
         cmocka_unit_test(reads_what_it_saved),

@@ -340,6 +340,64 @@ static void test_descriptor_is_read_once_and_closed(void **state)
     expect_key_a();
 }
 
+/* -- a look ------------------------------------------------------------------------------------ */
+
+static struct gyre_key_place look(enum gyre_key_origin origin)
+{
+    struct gyre_key_place place;
+    struct gyre_trouble trouble = {0};
+    if (gyre_job_find_key(&place, &trouble)) {
+        fail_msg("%s", trouble.text);
+    }
+    assert_int_equal(place.origin, origin);
+    return place;
+}
+
+static void test_a_look_makes_nothing(void **state)
+{
+    static const uint8_t nobody[8];
+    char path[128];
+    no_key();
+    snprintf(path, sizeof path, "%s", in_folder(".config/gyre/key"));
+    struct gyre_key_place place = look(GYRE_KEY_TO_MAKE);
+    assert_string_equal(place.path, path);
+    assert_memory_equal(place.key_id, nobody, 8);
+    assert_int_equal(access(in_folder(".config"), F_OK), -1);
+    setenv("GYRE_AUTH", "none", 1);
+    look(GYRE_KEY_UNWANTED);
+}
+
+/* Every place tells the same key by the same name, which is that of a job's ranks. */
+static void test_a_look_names_the_key(void **state)
+{
+    struct gyre_job expected;
+    reference(&expected);
+    struct gyre_key_place place = look(GYRE_KEY_VARIABLE);
+    assert_memory_equal(place.key_id, expected.key_id, 8);
+    write_file("hex", KEY_A, 64, 0600);
+    use_file("hex");
+    place = look(GYRE_KEY_FILE);
+    assert_string_equal(place.path, in_folder("hex"));
+    assert_memory_equal(place.key_id, expected.key_id, 8);
+    use_descriptor(KEY_A, 64);
+    place = look(GYRE_KEY_LAUNCHED);
+    assert_memory_equal(place.key_id, expected.key_id, 8);
+    expect_key_a(); /* the descriptor is spent, and a rank knows the key all the same */
+}
+
+static void test_a_look_refuses_what_ranks_refuse(void **state)
+{
+    struct gyre_key_place place;
+    struct gyre_trouble trouble = {0};
+    use_file("none");
+    assert_int_equal(gyre_job_find_key(&place, &trouble), GYRE_INVALID);
+    write_file("open", KEY_A, 64, 0644);
+    use_file("open");
+    trouble.status = 0;
+    assert_int_equal(gyre_job_find_key(&place, &trouble), GYRE_REFUSED);
+    assert_non_null(strstr(trouble.text, "chmod 600"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -358,6 +416,10 @@ int main(void)
                                         remove_folder),
         cmocka_unit_test_setup_teardown(test_wrong_descriptors, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_descriptor_is_read_once_and_closed, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(test_a_look_makes_nothing, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_a_look_names_the_key, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_a_look_refuses_what_ranks_refuse, make_folder,
                                         remove_folder),
     };
     return cmocka_run_group_tests_name("job_key", tests, NULL, NULL);

@@ -95,6 +95,23 @@ static void refuse_overlong(const char *environment, const char *name, const cha
     }
 }
 
+/* Of 256 characters the last byte would be behind the field. */
+static void test_host_name_that_leaves_no_room_for_its_end(void **state)
+{
+    char name[sizeof((struct gyre_job *)0)->root_host + 1];
+    struct gyre_job job;
+    struct gyre_trouble trouble = {0};
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    environment_set(GYRE_RUN("5", "1"));
+    setenv("MASTER_ADDR", name, 1);
+    assert_int_equal(gyre_job_discover(NULL, &job, &trouble), GYRE_INVALID);
+    assert_non_null(strstr(trouble.text, "host name of 256 characters: expected 1 to 255"));
+    name[sizeof name - 2] = '\0';
+    setenv("MASTER_ADDR", name, 1);
+    assert_int_equal(gyre_job_discover(NULL, &job, &trouble), 0);
+}
+
 static void test_overlong_values(void **state)
 {
     refuse_overlong(GYRE_RUN("5", "1"), "MASTER_ADDR", "host name of 5999 characters");
@@ -134,6 +151,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wrong_environments_are_refused),
         cmocka_unit_test(test_overlong_values),
+        cmocka_unit_test(test_host_name_that_leaves_no_room_for_its_end),
         cmocka_unit_test(test_wrong_options_are_refused),
     };
     return cmocka_run_group_tests_name("job_refused", tests, NULL, NULL);

@@ -86,6 +86,23 @@ static void a_mismatch_says_what_both_mean(void **state)
     gyre_end_destroy(there);
 }
 
+/* One operation for both, whose algorithm sends two bytes where it expects one. */
+static void a_message_of_another_length_is_the_algorithms_fault(void **state)
+{
+    struct gyre_pipe *here = make(2), *there = make(2);
+    const struct gyre_match same = {.sequence = 1, .fingerprint = 7};
+    char text[256];
+    expect(here, 1, 1);
+    assert_int_equal(gyre_stream_send(there->stream[1], &same, "12", 2, 1), 0);
+    assert_int_equal(carry(there->stream[1], here->stream[1]), GYRE_MISMATCH);
+    gyre_end_refusal(here, 1, GYRE_MISMATCH, "bytes", text);
+    assert_non_null(strstr(text, "rank 3 and rank 5 called the same operation 1 of communicator"));
+    assert_non_null(strstr(text, ": a defect of the algorithm; GYRE_ALGO names another"));
+    assert_null(strstr(text, "fingerprint"));
+    gyre_end_destroy(here);
+    gyre_end_destroy(there);
+}
+
 static void goodbyes_go_both_ways_on_all_streams(void **state)
 {
     struct gyre_pipe *here = make(2), *there = make(2);
@@ -139,6 +156,7 @@ int main(void)
         cmocka_unit_test(what_no_stream_has_is_refused),
         cmocka_unit_test(the_first_failure_counts),
         cmocka_unit_test(a_mismatch_says_what_both_mean),
+        cmocka_unit_test(a_message_of_another_length_is_the_algorithms_fault),
         cmocka_unit_test(goodbyes_go_both_ways_on_all_streams),
         cmocka_unit_test(departed_pipes_tell_their_last_completions),
         cmocka_unit_test(what_departed_is_forgotten_at_once),

@@ -89,6 +89,40 @@ static void sizes_are_as_promised(void **state)
     assert_int_equal(left_to_send(&pair.server), 0);
 }
 
+/* A client that has the proof knows which rank it has reached. */
+static void the_client_knows_whom_it_has_reached(void **state)
+{
+    struct pair pair;
+    (void)state;
+    start(&pair, 1, 1);
+    assert_int_equal(pass(&pair.client, &pair.server, 128), GYRE_AGAIN);
+    assert_false(gyre_handshake_reached(&pair.client, 0));
+    assert_int_equal(pass(&pair.server, &pair.client, 96), 0);
+    assert_true(gyre_handshake_reached(&pair.client, 0));
+    assert_false(gyre_handshake_reached(&pair.client, 3));
+}
+
+/* Keys of the two directions, as HKDF of RFC 5869 makes them of the nonces, C before S. Computed
+ * with another program. */
+static void keys_are_those_of_the_vector(void **state)
+{
+    static const uint8_t to_server[32] = {0x27, 0x35, 0xf6, 0x8d, 0x85, 0x96, 0x0b, 0x41,
+                                          0xfb, 0xe3, 0xdc, 0x85, 0x62, 0x44, 0x6d, 0xbe,
+                                          0xef, 0xfd, 0x05, 0x03, 0x1b, 0xe7, 0x0d, 0x8f,
+                                          0x4b, 0xae, 0x66, 0x0b, 0x34, 0x9b, 0xf0, 0xfa};
+    static const uint8_t to_client[32] = {0xfa, 0x08, 0xc5, 0x10, 0x16, 0xa9, 0xa8, 0x5a,
+                                          0x35, 0xeb, 0xf9, 0x29, 0x57, 0x97, 0xf6, 0x10,
+                                          0x9c, 0x6e, 0xd0, 0x5a, 0x7f, 0x21, 0x06, 0xcc,
+                                          0x27, 0x28, 0xea, 0x1d, 0x6d, 0x4c, 0xaf, 0xcd};
+    struct pair pair;
+    (void)state;
+    start(&pair, 1, 1);
+    assert_int_equal(pass(&pair.client, &pair.server, 128), GYRE_AGAIN);
+    assert_int_equal(pass(&pair.server, &pair.client, 96), 0);
+    assert_memory_equal(pair.client.key_out, to_server, sizeof to_server);
+    assert_memory_equal(pair.client.key_in, to_client, sizeof to_client);
+}
+
 /* M1 at the places that transport/net/handshake.h gives: other programs and later versions read it
  * there. */
 static void the_hello_is_laid_out_as_written(void **state)
@@ -287,17 +321,23 @@ static void a_refusal_exists_only_after_the_proof(void **state)
         assert_int_equal(gyre_refusal_decode(bytes, (size_t)cut, &read), GYRE_CORRUPT);
 }
 
+static void differ(const char *one, const char *two, char *out, size_t size)
+{
+    gyre_configuration_difference((const char *const[]){one, two}, (const char *const[]){"x", "y"},
+                                  out, size);
+}
+
 static void settings_are_compared_by_word(void **state)
 {
     char out[200];
     (void)state;
-    gyre_configuration_difference("A=1 B=2\nC=3", "C=3 B=20 D=4", out, sizeof out);
-    assert_string_equal(out, "A: 1 here, unset there; B: 2 here, 20 there; D: unset here, 4 there");
-    gyre_configuration_difference("A=1", "A=1", out, sizeof out);
+    differ("A=1 B=2\nC=3", "C=3 B=20 D=4", out, sizeof out);
+    assert_string_equal(out, "A is 1 on x and unset on y; B is 2 and 20; D is unset and 4");
+    differ("A=1", "A=1", out, sizeof out);
     assert_string_equal(out, "their hashes differ, their texts do not");
-    gyre_configuration_difference("AA=1 A=2", "A=2 AA=", out, sizeof out);
-    assert_string_equal(out, "AA: 1 here,  there");
-    gyre_configuration_difference("A=1 B=2 C=3", "", out, 20); /* truncated, never beyond */
+    differ("AA=1 A=2", "A=2 AA=", out, sizeof out);
+    assert_string_equal(out, "AA is 1 on x and  on y");
+    differ("A=1 B=2 C=3", "", out, 20); /* truncated, never beyond */
     assert_int_equal(strlen(out), 19);
 }
 
@@ -305,6 +345,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_as_promised),
+        cmocka_unit_test(the_client_knows_whom_it_has_reached),
+        cmocka_unit_test(keys_are_those_of_the_vector),
         cmocka_unit_test(the_hello_is_laid_out_as_written),
         cmocka_unit_test(both_know_each_other_however_bytes_are_split),
         cmocka_unit_test(nothing_is_answered_before_the_code_holds),

@@ -1,7 +1,9 @@
-/* Which congestion control a connection begins with. That a paced one stays paced cannot be asked
- * of the kernel, so the order of the calls is watched on their way: what is set after connect() or
- * listen() came too late. */
+/* How all bytes are moved, and which congestion control a connection begins with. That a paced one
+ * stays paced cannot be asked of the kernel, so the order of the calls is watched on their way:
+ * what is set after connect() or listen() came too late. */
 #include "transport/net/socket.h"
+
+#include "base/clock.h"
 #include "rig/test.h"
 
 #include <netinet/in.h>
@@ -135,11 +137,31 @@ static void a_way_out_of_the_machine_has_the_systems_control(void **state)
     assert_string_equal(begins_with, usual);
 }
 
+/* Just as many bytes are moved as are asked for; a wait ends at its deadline, or with the peer. */
+static void bytes_are_moved_whole(void **state)
+{
+    char out[] = "all of it", in[sizeof out] = "";
+    int pair[2];
+    uint64_t later = gyre_now_ns() + 60 * GYRE_SECOND;
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    assert_int_equal(gyre_socket_move(pair[1], POLLIN, in, 1, gyre_now_ns() + 1), GYRE_TIMED_OUT);
+    assert_int_equal(gyre_socket_move(pair[0], POLLOUT, out, sizeof out, later), 0);
+    assert_int_equal(gyre_socket_move(pair[1], POLLIN, in, 4, later), 0);
+    assert_int_equal(gyre_socket_move(pair[1], POLLIN, in + 4, sizeof in - 4, later), 0);
+    assert_string_equal(in, out);
+    close(pair[0]);
+    assert_int_equal(gyre_socket_move(pair[1], POLLIN, in, 1, later), GYRE_PEER_LOST);
+    assert_int_equal(gyre_socket_move(pair[1], POLLOUT, out, 1, later), GYRE_PEER_LOST);
+    close(pair[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inside_a_machine_nothing_paces),
         cmocka_unit_test(who_comes_from_elsewhere_gets_the_systems_control),
+        cmocka_unit_test(bytes_are_moved_whole),
         cmocka_unit_test(a_way_out_of_the_machine_has_the_systems_control),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -136,7 +136,7 @@ static bool leave(struct stream_pair *pair, uint64_t i, uint64_t length,
                   uint8_t header[GYRE_FRAME_BYTES])
 {
     struct gyre_match match = name(i);
-    return gyre_stream_leave_now(pair->end[0], &match, text, length, header);
+    return gyre_stream_leave_now(pair->end[0], &match, text, length, header, NULL);
 }
 
 static bool come(struct stream_pair *pair, uint64_t i, uint64_t length,

@@ -1,5 +1,5 @@
 /* Messages that the carrier writes past the stream: two streams, and a carrier that copies from one
- * side's memory to the other's where it is told to. */
+ * side's memory to the other's where it is told to. An arena of each side is registered with it. */
 #include "rig/stream_pair.h"
 
 #include "base/bytes.h"
@@ -17,7 +17,6 @@
 
 struct fixture {
     struct stream_pair pair;
-    struct gyre_remote_write remote_write;
     uint8_t *arena[2];           /* what the carrier reads from, and writes into */
     uint64_t written;            /* bytes, by the carrier */
     int sent[POSTS], got[POSTS]; /* status by token */
@@ -29,25 +28,11 @@ static bool in_arena(const struct fixture *f, int which, const void *memory, uin
     return at < ARENA && length <= ARENA - at;
 }
 
-static bool expose(void *context, void *memory, uint64_t length, struct gyre_remote_place *place)
-{
-    *place = (struct gyre_remote_place){.address = (uintptr_t)memory, .key = {[3] = KEY}};
-    return in_arena(context, 1, memory, length);
-}
-
-static bool covers(void *context, const void *memory, uint64_t length)
-{
-    return in_arena(context, 0, memory, length);
-}
-
-static struct fixture *fixture_new(uint32_t most)
+static struct fixture *fixture_new(uint32_t places)
 {
     struct fixture *f = calloc(1, sizeof *f);
-    f->remote_write =
-        (struct gyre_remote_write){.context = f, .most = most, .expose = expose, .covers = covers};
     for (int end = 0; end < 2; end++) {
-        struct gyre_stream_options options = {
-            .epoch = 7, .posts = POSTS, .remote_write = &f->remote_write};
+        struct gyre_stream_options options = {.epoch = 7, .posts = POSTS, .places = places};
         assert_int_equal(gyre_stream_create(&options, &f->pair.end[end]), 0);
         f->arena[end] = calloc(1, ARENA);
     }
@@ -116,13 +101,21 @@ static struct gyre_match name(uint64_t i)
 static void post_send(struct fixture *f, uint64_t i, const void *data, uint64_t length)
 {
     struct gyre_match match = name(i);
-    assert_int_equal(gyre_stream_send(f->pair.end[0], &match, data, length, i), 0);
+    assert_int_equal(in_arena(f, 0, data, length)
+                         ? gyre_stream_send_registered(f->pair.end[0], &match, data, length, i)
+                         : gyre_stream_send(f->pair.end[0], &match, data, length, i),
+                     0);
 }
 
 static void post_recv(struct fixture *f, uint64_t i, void *data, uint64_t length)
 {
     struct gyre_match match = name(i);
-    assert_int_equal(gyre_stream_recv(f->pair.end[1], &match, data, length, POSTS + i), 0);
+    struct gyre_remote_place place = {.address = (uintptr_t)data, .key = {[3] = KEY}};
+    assert_int_equal(
+        in_arena(f, 1, data, length)
+            ? gyre_stream_recv_registered(f->pair.end[1], &match, data, length, POSTS + i, &place)
+            : gyre_stream_recv(f->pair.end[1], &match, data, length, POSTS + i),
+        0);
 }
 
 static int cancel_recv(struct fixture *f, uint64_t i)
@@ -222,6 +215,38 @@ static void cancel_before_the_send(void **state)
         assert_int_equal(f->got[2] | f->sent[2], 0);
         fixture_free(f);
     }
+    (void)state;
+}
+
+/* The peer has not been told of the first receive. It is told of the second one, if there is one,
+ * and writes nothing into the first one's buffer. */
+static void cancel_before_the_place(void **state)
+{
+    uint8_t *own = calloc(1, LONG);
+    for (int i = 0; i < 4; i++) {
+        struct fixture *f = fixture_new(POSTS);
+        uint8_t *arena = f->arena[1], *other = f->arena[1] + LONG;
+        uint8_t *first = i == 1 ? own : arena;
+        uint8_t *second = (uint8_t *[]){own, arena, other, NULL}[i];
+        post_recv(f, 1, first, LONG);
+        assert_int_equal(cancel_recv(f, 1), 0);
+        collect(f);
+        assert_int_equal(f->got[1], -ECANCELED);
+        f->got[1] = NEVER;
+        if (second)
+            post_recv(f, 1, second, LONG);
+        post_send(f, 1, f->arena[0], LONG);
+        settle(f);
+        assert_int_equal(f->sent[1], 0);
+        assert_int_equal(f->got[1], second ? 0 : NEVER);
+        assert_int_equal(f->written, second == arena || second == other ? LONG : 0);
+        if (second)
+            assert_memory_equal(second, f->arena[0], LONG);
+        assert_int_equal(first[0] | first[1] | first[LONG - 1], 0);
+        memset(own, 0, LONG);
+        fixture_free(f);
+    }
+    free(own);
     (void)state;
 }
 
@@ -357,6 +382,7 @@ int main(void)
                                        cmocka_unit_test(others_go_by_the_stream),
                                        cmocka_unit_test(places_are_counted),
                                        cmocka_unit_test(cancel_before_the_send),
+                                       cmocka_unit_test(cancel_before_the_place),
                                        cmocka_unit_test(cancel_before_the_write),
                                        cmocka_unit_test(cancel_while_it_is_written),
                                        cmocka_unit_test(cancel_of_the_send),

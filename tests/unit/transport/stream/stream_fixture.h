@@ -18,13 +18,15 @@ struct fixture {
 };
 
 static bool fed; /* of every pair of this run */
+static enum gyre_seal_mode security;
+
+#define HEAD (security ? GYRE_FRAME_HEAD_MOST : GYRE_FRAME_BYTES) /* bytes before a payload */
 
 static inline struct fixture *fixture_new(uint32_t posts, bool checksum)
 {
     struct fixture *f = calloc(1, sizeof *f);
     struct gyre_stream_options options = {.epoch = 7, .posts = posts, .checksum = checksum};
-    assert_int_equal(gyre_stream_create(&options, &f->pair.end[0]), 0);
-    assert_int_equal(gyre_stream_create(&options, &f->pair.end[1]), 0);
+    assert_int_equal(stream_pair_open(&f->pair, options, security), 0);
     f->pair.fed = fed;
     gyre_rng_seed(&f->rng, 42);
     for (int i = 0; i < 1 << 16; i++) {

@@ -1,4 +1,5 @@
-/* Streams, two of them back to back in memory: sizes, order, credit, grants. */
+/* Streams, two of them back to back in memory: sizes, order, credit, grants; without keys, with
+ * tags, encrypted, and fed. */
 #include "unit/transport/stream/stream_fixture.h"
 
 #include "transport/stream/frame.h"
@@ -93,7 +94,7 @@ static void a_burst_of_small_messages_is_one_vector(void **state)
     }
     struct iovec iov[8];
     assert_int_equal(gyre_stream_gather(f->pair.end[0], iov, 8), 1);
-    assert_int_equal(iov[0].iov_len, 20 * (GYRE_FRAME_BYTES + 32));
+    assert_int_equal(iov[0].iov_len, 20 * (HEAD + 32));
     settle(f);
     assert_int_equal(f->completions, 40);
     fixture_free(f);
@@ -290,10 +291,35 @@ static void credit_comes_back(void **state)
         fetch(f);
     }
     assert_int_equal(f->completions, 2 * COUNT);
-    assert_int_equal(there, COUNT * (GYRE_FRAME_BYTES + LENGTH));
-    assert_int_equal(back, COUNT / 2 * GYRE_FRAME_BYTES); /* one for each half of the store */
+    assert_int_equal(there, COUNT * (HEAD + LENGTH));
+    assert_int_equal(back, COUNT / 2 * HEAD); /* one for each half of the store */
     free(data);
     free(out);
+    fixture_free(f);
+}
+
+/* A receive posted while its message lands in the store gives back all of the message's credit: a
+ * charge left behind, 64 bytes of it, would use up the store of 64 KiB within these turns. */
+static void credit_comes_back_from_a_message_half_stored(void **state)
+{
+    enum { COUNT = 1100, LENGTH = 100 };
+    struct fixture *f = fixture_new(POSTS, true);
+    uint8_t *data = pattern(LENGTH, 1), out[LENGTH];
+    for (uint64_t i = 0; i < COUNT; i++) {
+        assert_int_equal(post_send(f, 0, i, data, LENGTH), 0);
+        f->pair.piece = HEAD + LENGTH / 2;
+        assert_int_equal(stream_pair_move(&f->pair, 0), f->pair.piece);
+        memset(out, 0, sizeof out);
+        assert_int_equal(post_recv(f, 1, i, out, LENGTH), 0);
+        fetch(f);
+        assert_int_equal(f->got[i], NEVER); /* the rest of it is still to come */
+        f->pair.piece = 0;
+        settle(f);
+        assert_int_equal(f->sent[i], 0);
+        assert_int_equal(f->got[i], 0);
+        assert_memory_equal(data, out, LENGTH);
+    }
+    free(data);
     fixture_free(f);
 }
 
@@ -306,10 +332,12 @@ static void credit_goes_beside_messages(void **state)
     uint8_t *data = pattern(LENGTH, 1), *out = malloc(LENGTH);
     for (uint64_t i = 0; i < COUNT; i++) {
         int end = (int)(i % 2);
-        size_t credit = i > 0 ? GYRE_FRAME_BYTES : 0; /* for the message before */
+        size_t credit = i > 0 ? HEAD : 0; /* for the message before */
         assert_int_equal(post_recv(f, 1 - end, i, out, LENGTH), 0);
         assert_int_equal(post_send(f, end, i, data, LENGTH), 0);
-        assert_int_equal(stream_pair_move(&f->pair, end), credit + GYRE_FRAME_BYTES + LENGTH);
+        size_t moved = stream_pair_move(&f->pair, end);
+        moved += stream_pair_move(&f->pair, end); /* what read-ahead had no room for */
+        assert_int_equal(moved, credit + HEAD + LENGTH);
         assert_int_equal(stream_pair_move(&f->pair, 1 - end), 0);
         fetch(f);
         assert_int_equal(f->got[i], 0);
@@ -373,6 +401,7 @@ int main(void)
         cmocka_unit_test(ten_thousand_unexpected_both_ways),
         cmocka_unit_test(credit_bounds_what_is_unexpected),
         cmocka_unit_test(credit_comes_back),
+        cmocka_unit_test(credit_comes_back_from_a_message_half_stored),
         cmocka_unit_test(credit_goes_beside_messages),
         cmocka_unit_test(an_end_waits_until_its_posts_have_completed),
         cmocka_unit_test(an_end_starves_without_credit),
@@ -381,6 +410,11 @@ int main(void)
         cmocka_unit_test(a_question_may_cross_its_answer),
         cmocka_unit_test(long_messages_take_turns)};
     int bad = cmocka_run_group_tests_name("read", tests, NULL, NULL);
+    security = GYRE_SEAL_AUTH;
+    bad |= cmocka_run_group_tests_name("authenticated", tests, NULL, NULL);
+    security = GYRE_SEAL_ENCRYPT;
+    bad |= cmocka_run_group_tests_name("encrypted", tests, NULL, NULL);
+    security = GYRE_SEAL_NONE;
     fed = true;
     return cmocka_run_group_tests_name("fed", tests, NULL, NULL) || bad;
 }

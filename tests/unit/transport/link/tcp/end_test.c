@@ -77,7 +77,8 @@ static void a_lost_peer_is_told(void **state)
     poll_until(&pair, tally, 0, 64);
     assert_int_equal(tally[1].failed, 64);
     assert_int_equal(tcp->state(pair.pipe[1][0], &trouble), GYRE_PEER_LOST);
-    assert_non_null(strstr(trouble.text, "rank 0 (127.0.0.1:"));
+    assert_non_null(strstr(trouble.text, "rank 0: connection "));
+    assert_non_null(strstr(trouble.text, " from rank 1 (127.0.0.1:"));
     assert_non_null(strstr(trouble.text, " to 127.0.0.1:"));
     assert_int_equal(tcp->state(pair.pipe[1][1], NULL), 0);
     struct gyre_match name = match(99, 0);

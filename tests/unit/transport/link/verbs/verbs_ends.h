@@ -5,6 +5,7 @@
 
 #include "stand_in/fake_verbs.h"
 
+#include "transport/link/table.h"
 #include "transport/link/verbs/peer.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

@@ -226,20 +226,82 @@ static void test_echo_without_a_cause_counts_after_200_ms(void **state)
     sim_close(&sim);
 }
 
-/* Rank 0 sees a connection end whose process a forked child hides; the node that can see the pidfd
- * knows better. */
-static void test_end_of_channel_yields_to_the_pidfd(void **state)
+/* A child may keep the socket of a rank of this node, and its last words may be unread. */
+static void test_end_of_a_node_channel_yields_to_the_pidfd(void **state)
 {
     struct sim sim = sim_of(6, 3, 23);
     sim_open(&sim);
     sim_run(&sim, GYRE_SECOND);
-    sim_eof(&sim, 0, 4);
+    sim_eof(&sim, 1, 2);
     sim_run(&sim, 100 * GYRE_MS);
     assert_calm(&sim);
     uint64_t at = sim.now;
     sim_kill_open(&sim, 5);
     sim_run(&sim, GYRE_SECOND);
     assert_agreed(&sim, 5, at + 10 * GYRE_MS);
+    sim_close(&sim);
+}
+
+/* A link of rank 0 breaks first. The end of the control channel tells who died, and nobody waits
+ * for a better cause. */
+static void test_end_of_a_control_channel_is_a_cause(void **state)
+{
+    struct sim sim = sim_of(6, 1, 24);
+    sim_open(&sim);
+    sim_run(&sim, GYRE_SECOND);
+    uint64_t at = sim.now;
+    sim_report(&sim, 0, GYRE_PEER_LOST, 4, true, "rank 4: its connection was lost");
+    sim_kill(&sim, 4);
+    sim_run(&sim, GYRE_SECOND);
+    assert_agreed(&sim, 4, at + 20 * GYRE_MS);
+    assert_non_null(strstr(sim_failure(&sim, 5)->text, "ended without a goodbye"));
+    sim_close(&sim);
+}
+
+/* Ranks of two nodes learn the end of rank 0 by different ways, and have nobody to choose. */
+static void test_the_end_of_rank_0_has_one_story(void **state)
+{
+    struct sim sim = sim_of(6, 3, 25);
+    sim_open(&sim);
+    sim_run(&sim, GYRE_SECOND);
+    uint64_t at = sim.now;
+    sim_kill(&sim, 0);
+    sim_run(&sim, GYRE_SECOND);
+    assert_agreed(&sim, 0, at + 20 * GYRE_MS);
+    for (uint32_t rank = 2; rank < sim.n; rank++)
+        assert_string_equal(sim_failure(&sim, rank)->text, sim_failure(&sim, 1)->text);
+    sim_close(&sim);
+}
+
+/* Ranks 1 and 2 have proposed that rank 3 died when rank 0 dies: nobody is left to wait for. */
+static void test_a_proposal_does_not_wait_for_a_dead_rank_0(void **state)
+{
+    struct sim sim = sim_of(4, 4, 26);
+    sim_open(&sim);
+    sim_run(&sim, GYRE_SECOND);
+    uint64_t at = sim.now;
+    sim_pause(&sim, 0, SIM_FOREVER);
+    sim_kill(&sim, 3);
+    sim_run(&sim, 20 * GYRE_MS);
+    sim_kill(&sim, 0);
+    sim_run(&sim, GYRE_SECOND);
+    assert_agreed(&sim, 3, at + 50 * GYRE_MS);
+    sim_close(&sim);
+}
+
+/* Two ranks see the echo of one break, each in words of its own. Rank 0 comes late, and its words
+ * are everybody's all the same. */
+static void test_echoes_wait_for_rank_0s_story(void **state)
+{
+    struct sim sim = sim_of(6, 3, 27);
+    sim_open(&sim);
+    sim_run(&sim, GYRE_SECOND);
+    sim_pause(&sim, 0, 150 * GYRE_MS);
+    sim_report(&sim, 1, GYRE_PEER_LOST, 4, true, "rank 4: lost, says rank 1");
+    sim_report(&sim, 4, GYRE_PEER_LOST, 1, true, "rank 1: lost, says rank 4");
+    sim_run(&sim, 2 * GYRE_SECOND);
+    for (uint32_t rank = 0; rank < sim.n; rank++)
+        assert_string_equal(sim_failure(&sim, rank)->text, sim_failure(&sim, 0)->text);
     sim_close(&sim);
 }
 
@@ -304,6 +366,94 @@ static void test_lost_launcher_is_told_everywhere(void **state)
     sim_close(&sim);
 }
 
+/* -- one detector, messages by hand ------------------------------------------------------------ */
+
+static struct gyre_failure_detector *detector_of_rank_1(uint16_t epoch)
+{
+    static const struct gyre_member member[3] = {{.node = 0}, {.node = 0}, {.node = 0}};
+    struct gyre_detector_options options = {
+        .rank = 1, .n = 3, .epoch = epoch, .member = member, .dead_ns = GYRE_SECOND};
+    struct gyre_failure_detector *detector;
+    assert_int_equal(gyre_detector_create(&options, GYRE_SECOND, &detector), 0);
+    return detector;
+}
+
+static void receive(struct gyre_failure_detector *detector, uint32_t peer, uint16_t epoch,
+                    enum gyre_watch_kind kind)
+{
+    struct gyre_watch_message message = {.kind = kind, .epoch = epoch, .rank = peer};
+    gyre_detector_receive(detector, GYRE_SECOND, (uint32_t)gyre_detector_channel(detector, peer),
+                          &message);
+}
+
+static void test_only_rank_0_ends_the_wait_for_all(void **state)
+{
+    struct gyre_failure_detector *detector = detector_of_rank_1(3);
+    (void)state;
+    receive(detector, 2, 3, GYRE_WATCH_ALL_BYE);
+    assert_false(gyre_detector_all_left(detector));
+    receive(detector, 0, 3, GYRE_WATCH_ALL_BYE);
+    assert_true(gyre_detector_all_left(detector));
+    gyre_detector_destroy(detector);
+}
+
+static void test_another_epoch_is_not_heard(void **state)
+{
+    struct gyre_failure_detector *detector = detector_of_rank_1(3);
+    (void)state;
+    receive(detector, 0, 2, GYRE_WATCH_ALL_BYE);
+    assert_false(gyre_detector_all_left(detector));
+    gyre_detector_destroy(detector);
+}
+
+/* Ticks for so long without a word of anybody. */
+static bool fails_within(struct gyre_failure_detector *detector, uint64_t time)
+{
+    struct gyre_watch_state mine = {.rank = 1};
+    for (uint64_t now = GYRE_SECOND; now <= GYRE_SECOND + time; now += 10 * GYRE_MS)
+        gyre_detector_tick(detector, now, &mine);
+    return gyre_detector_failure(detector) != NULL;
+}
+
+/* Until its first word a peer has five seconds more than the dead time of one. */
+static void test_a_peer_that_starts_has_time(void **state)
+{
+    (void)state;
+    for (int heard = 0; heard < 2; heard++) {
+        struct gyre_failure_detector *detector = detector_of_rank_1(3);
+        if (heard)
+            receive(detector, 0, 3, GYRE_WATCH_BEAT);
+        assert_int_equal(fails_within(detector, 5 * GYRE_SECOND), heard);
+        gyre_detector_destroy(detector);
+        detector = detector_of_rank_1(3);
+        assert_true(fails_within(detector, 7 * GYRE_SECOND));
+        gyre_detector_destroy(detector);
+    }
+}
+
+/* The rank that found it says so on the same channel, whose other direction may be whole. The end
+ * of the channel, which follows, tells nothing new. */
+static void test_an_altered_channel_is_a_cause(void **state)
+{
+    struct gyre_failure_detector *detector = detector_of_rank_1(3);
+    uint32_t channel = (uint32_t)gyre_detector_channel(detector, 0);
+    uint8_t bytes[GYRE_WATCH_MESSAGE_MAX];
+    struct gyre_watch_message message;
+    (void)state;
+    gyre_detector_corrupt(detector, GYRE_SECOND, channel);
+    const struct gyre_detector_record *failure = gyre_detector_failure(detector);
+    assert_non_null(failure); /* rank 0 cannot be waited for */
+    assert_int_equal(failure->status, GYRE_CORRUPT);
+    assert_non_null(strstr(failure->text, "to rank 1 that are not what it sent"));
+    size_t length = gyre_detector_next_message(detector, channel, bytes);
+    assert_int_equal(gyre_watch_decode(bytes, length, &message), 0);
+    assert_int_equal(message.kind, GYRE_WATCH_FAILURE);
+    assert_int_equal(message.status, GYRE_CORRUPT);
+    gyre_detector_eof(detector, GYRE_SECOND, channel, NULL);
+    assert_int_equal(gyre_detector_failure(detector)->status, GYRE_CORRUPT);
+    gyre_detector_destroy(detector);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,11 +469,19 @@ int main(void)
         cmocka_unit_test(test_dead_time_zero_forgives_silence_but_not_death),
         cmocka_unit_test(test_echo_waits_for_its_cause),
         cmocka_unit_test(test_echo_without_a_cause_counts_after_200_ms),
-        cmocka_unit_test(test_end_of_channel_yields_to_the_pidfd),
+        cmocka_unit_test(test_end_of_a_node_channel_yields_to_the_pidfd),
+        cmocka_unit_test(test_end_of_a_control_channel_is_a_cause),
+        cmocka_unit_test(test_the_end_of_rank_0_has_one_story),
+        cmocka_unit_test(test_a_proposal_does_not_wait_for_a_dead_rank_0),
+        cmocka_unit_test(test_echoes_wait_for_rank_0s_story),
         cmocka_unit_test(test_own_report_is_decided_at_once),
         cmocka_unit_test(test_report_spreads_although_rank_0_is_stopped),
         cmocka_unit_test(test_two_reports_at_once_make_one_story_for_the_rest),
         cmocka_unit_test(test_lost_launcher_is_told_everywhere),
+        cmocka_unit_test(test_only_rank_0_ends_the_wait_for_all),
+        cmocka_unit_test(test_another_epoch_is_not_heard),
+        cmocka_unit_test(test_a_peer_that_starts_has_time),
+        cmocka_unit_test(test_an_altered_channel_is_a_cause),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

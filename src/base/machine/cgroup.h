@@ -1,0 +1,13 @@
+/* The control groups (version 2) that limit this process: its own, and all above it. */
+#ifndef GYRE_BASE_MACHINE_CGROUP_H
+#define GYRE_BASE_MACHINE_CGROUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Writes the path of `file` in the group `level` steps above this process's own, whether there is
+ * such a file or not. False: that is above the highest. `root` is "" for this machine; tests give a
+ * folder that has a `proc` and a `sys`. */
+bool gyre_cgroup_path(const char *root, const char *file, int level, char *path, size_t size);
+
+#endif

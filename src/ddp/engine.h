@@ -1,0 +1,24 @@
+/* What other rooms ask of an engine beside gyre/ddp.h. */
+#ifndef GYRE_DDP_ENGINE_H
+#define GYRE_DDP_ENGINE_H
+
+#include <gyre/ddp.h>
+#include <stdbool.h>
+
+struct gyre_ddp_item { /* a parameter or a buffer */
+    char *name;
+    enum gyre_type type;
+    int dimensions;
+    uint64_t shape[GYRE_DDP_DIMENSIONS];
+    uint64_t elements;
+    void *value; /* the caller's */
+};
+
+/* The parameters, which live as long as the engine. */
+uint32_t gyre_ddp_items(const struct gyre_ddp *ddp, const struct gyre_ddp_item **item);
+
+struct gyre_comm *gyre_ddp_comm(const struct gyre_ddp *ddp);
+
+bool gyre_ddp_in_step(const struct gyre_ddp *ddp); /* between begin and wait */
+
+#endif

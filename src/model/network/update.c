@@ -1,0 +1,62 @@
+/* See update.h. Tested by tests/unit/model/network/network_test.c and
+ * tests/program/train/parity.c. */
+#include "model/network/update.h"
+
+#include "model/network/state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Gives the optimiser the state that it was to have. */
+static int resume_optimizer(struct gyre_replica *r)
+{
+    r->optimizer->steps = r->resumed_steps;
+    int status = r->resumed.room ? gyre_replica_spread_states(r, &r->resumed) : 0;
+    gyre_whole_states_free(&r->resumed);
+    return status;
+}
+
+int gyre_replica_make_optimizer(struct gyre_replica *r, struct gyre_trouble *trouble)
+{
+    struct gyre_ddp_piece piece;
+    uint64_t range = 0;
+    while (gyre_ddp_piece(r->ddp, r->pieces, &piece) == 0)
+        r->pieces++;
+    r->piece = calloc((size_t)r->pieces + 1, sizeof *r->piece);
+    if (!r->piece)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for the optimiser's books");
+    for (int k = 0; k < r->pieces && gyre_ddp_piece(r->ddp, k, &piece) == 0; k++) {
+        r->piece[k] = (struct gyre_replica_piece){piece.parameter, piece.first, piece.count, range};
+        range += piece.count;
+    }
+    int status = gyre_optimizer_create(&r->optimizer, &r->settings, range, trouble);
+    return status ? status : resume_optimizer(r);
+}
+
+static int step_pieces(struct gyre_replica *r, double rate, double factor)
+{
+    gyre_optimizer_begin(r->optimizer, rate);
+    for (int k = 0; k < r->pieces; k++) {
+        const struct gyre_replica_piece *piece = &r->piece[k];
+        float *value = gyre_ddp_value(r->ddp, piece->parameter);
+        const float *gradient = gyre_ddp_gradient(r->ddp, piece->parameter);
+        gyre_optimizer_apply(r->optimizer, piece->at, piece->count, value + piece->first,
+                             gradient + piece->first, (float)factor);
+    }
+    return gyre_ddp_gather(r->ddp);
+}
+
+int gyre_replica_update(struct gyre_replica *r, double rate, struct gyre_trouble *trouble)
+{
+    const struct gyre_ddp_result *result = gyre_ddp_result(r->ddp);
+    float unscale = 1;
+    bool overflowed = false;
+    int status = gyre_scaler_unscale(&r->scaler, !result->nonfinite, &unscale, trouble);
+    if (!status)
+        status = gyre_scaler_step(&r->scaler, &overflowed, trouble);
+    if (!status && !r->optimizer)
+        status = gyre_replica_make_optimizer(r, trouble);
+    if (!status && !overflowed && !result->nonfinite && !result->skip)
+        status = step_pieces(r, rate, result->factor * (double)unscale);
+    return status ? status : gyre_scaler_update(&r->scaler, trouble);
+}

@@ -1,0 +1,153 @@
+/* What must be equal on all ranks: before they train options, samples and weights to start from;
+ * at the end of each epoch, and where a run stops, the weights. With different ones training would
+ * go on without a word, and learn something else.
+ *
+ * Ranks compare lines "NAME<tab>VALUE". Tested by tests/program/train/equal.c. */
+#include "train/inside.h"
+
+#include "base/crc.h"
+#include "ddp/agreement.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOLD_MOST  3   /* differences in one message */
+#define VALUE_MOST 120 /* characters of a value in a message */
+
+/* -- the lines that differ --------------------------------------------------------------------- */
+
+/* The value behind this name, of *length characters; NULL where the text has no such line. */
+static const char *find_value(const char *text, const char *name, size_t *length)
+{
+    size_t named = strcspn(name, "\t");
+    for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        if (strcspn(line, "\t\n") != named || memcmp(line, name, named) != 0)
+            continue;
+        line += named + (line[named] == '\t');
+        *length = strcspn(line, "\n");
+        return line;
+    }
+    return NULL;
+}
+
+static void append_side(char *text, size_t room, const char *value, size_t length,
+                        const struct gyre_lines_side *side)
+{
+    size_t used = strlen(text);
+    bool cut = length > VALUE_MOST;
+    snprintf(text + used, room - used, "%.*s%s on rank %d (host %s)",
+             cut ? VALUE_MOST : (int)length, value, cut ? "..." : "", side->rank, side->host);
+}
+
+static void append_difference(char *text, size_t room, const char *line,
+                              const struct gyre_lines_side side[2])
+{
+    size_t used = strlen(text), length[2] = {0, 0};
+    for (int i = 0; i < 2; i++) {
+        const char *value = find_value(side[i].text, line, &length[i]);
+        used = strlen(text);
+        snprintf(text + used, room - used, "%s%.*s%s",
+                 i      ? ""
+                 : used ? ", "
+                        : "",
+                 i ? 0 : (int)strcspn(line, "\t"), line, i ? " and " : " is ");
+        append_side(text, room, value ? value : "unknown", value ? length[i] : 7, &side[i]);
+    }
+}
+
+static bool differs(const char *line, const struct gyre_lines_side side[2])
+{
+    size_t length[2] = {0, 0};
+    const char *one = find_value(side[0].text, line, &length[0]),
+               *two = find_value(side[1].text, line, &length[1]);
+    return !two || length[0] != length[1] || memcmp(one, two, length[0]) != 0;
+}
+
+static int refuse_difference(struct gyre_train *t, const struct gyre_lines_side side[2])
+{
+    char text[GYRE_TROUBLE_MAX] = "";
+    int found = 0;
+    for (const char *line = side[0].text; *line; line = strchr(line, '\n') + 1)
+        if (differs(line, side) && found++ < TOLD_MOST)
+            append_difference(text, sizeof text, line, side);
+    t->common = true;
+    if (!found)
+        return gyre_trouble_set(
+            t->trouble, GYRE_INVALID,
+            "rank %d (host %s) knows options that rank 0 (host %s) does not: use "
+            "one build of Gyre",
+            side[1].rank, side[1].host, side[0].host);
+    if (found > TOLD_MOST)
+        return gyre_trouble_set(t->trouble, GYRE_INVALID,
+                                "%s, and %d more differ; give all ranks the same", text,
+                                found - TOLD_MOST);
+    return gyre_trouble_set(t->trouble, GYRE_INVALID, "%s; give all ranks the same", text);
+}
+
+/* -- comparing --------------------------------------------------------------------------------- */
+
+/* Frees the lines. */
+static int compare_lines(struct gyre_train *t, struct gyre_lines *lines)
+{
+    struct gyre_difference difference;
+    int status = gyre_lines_compare(t->comm, lines, &difference, t->trouble);
+    if (status)
+        gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm));
+    else if (difference.ranks)
+        status = refuse_difference(t, difference.side);
+    gyre_difference_free(&difference);
+    free(lines->text);
+    return status;
+}
+
+int gyre_train_compare_options(struct gyre_train *t)
+{
+    struct gyre_lines lines = {0};
+    if (t->n == 1)
+        return 0;
+    gyre_train_options_put(t->options, &lines);
+    return compare_lines(t, &lines);
+}
+
+/* -- what the options lead to ------------------------------------------------------------------ */
+
+static void put_dataset(struct gyre_lines *lines, const char *name, const struct gyre_dataset *set)
+{
+    gyre_lines_put(lines, "%s\t%" PRIu64 " samples of %" PRIu64 " numbers, digest %016" PRIx64 "\n",
+                   name, set->samples, set->features, gyre_dataset_hash(set));
+}
+
+static uint32_t sum_of_weights(const struct gyre_replica *replica)
+{
+    uint32_t sum = 0;
+    for (int i = 0; i < replica->parameters; i++)
+        sum = gyre_crc32c(sum, replica->parameter[i]->value,
+                          replica->parameter[i]->count * sizeof(float));
+    return sum;
+}
+
+int gyre_train_compare_data(struct gyre_train *t)
+{
+    struct gyre_lines lines = {0};
+    if (t->n == 1)
+        return 0;
+    put_dataset(&lines, "--data", &t->data);
+    if (t->validation.samples)
+        put_dataset(&lines, "--validation", &t->validation);
+    if (t->options->test)
+        put_dataset(&lines, "--test", &t->test);
+    if (t->init.model)
+        gyre_lines_put(&lines, "--init\tweights of digest %08" PRIx32 "\n",
+                       sum_of_weights(&t->replica));
+    return compare_lines(t, &lines);
+}
+
+/* -- weights ----------------------------------------------------------------------------------- */
+
+int gyre_train_compare_weights(struct gyre_train *t)
+{
+    int status = gyre_ddp_compare(t->replica.ddp);
+    t->common |= status == GYRE_CORRUPT;
+    return status ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm)) : 0;
+}

@@ -1,0 +1,63 @@
+/* A limit of the machine ends a run with a sentence that names the limit, and no process is left:
+ * `gyre train` of two ranks in a shell that has lowered one. */
+#include "rig/launch_rig.h"
+#include "rig/sanitized.h"
+#include "rig/test.h"
+
+#include <stdio.h>
+
+static struct rig rig;
+
+/* Runs the tool's words under the limit, as a shell's; the shell is a rank of another run. */
+static void run_under(const char *limit, const char *words)
+{
+    static char script[9000];
+    snprintf(script, sizeof script, "%s; exec env -i PATH=\"$PATH\" %s %s", limit, rig_tool(),
+             words);
+    rig_run(&rig, NULL, WORDS("-n", "1", SHELL(script)));
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
+static void expect_under(const char *limit, const char *words, const char *told)
+{
+#ifdef SANITIZED
+    print_message("skipped: a sanitizer needs more than the limit allows\n");
+    skip();
+#endif
+    run_under(limit, words);
+    if (!rig.code || !rig_has(rig.err_text, told))
+        fail_msg("%s: exit code %d, \"%s\" is not in: %s", limit, rig.code, told, rig.err_text);
+}
+
+#define TRAIN "train --preset wine --ranks 2 --epochs 1 --quiet"
+
+static void descriptors(void **state)
+{
+    (void)state;
+    expect_under("ulimit -n 12", TRAIN, "Too many open files (see ulimit -n");
+}
+
+static void sizes_of_files(void **state)
+{
+    (void)state;
+    expect_under("ulimit -f 0", TRAIN, "File too large (see ulimit -n, -u, -f)");
+    expect_under("ulimit -f 16", TRAIN, "raise `ulimit -f`");
+}
+
+static void full_disk_under_the_output(void **state)
+{
+    (void)state;
+    expect_under("true", "run -n 2 echo hello >/dev/full",
+                 "cannot write the output: No space left on device");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(descriptors),
+        cmocka_unit_test(sizes_of_files),
+        cmocka_unit_test(full_disk_under_the_output),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

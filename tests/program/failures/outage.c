@@ -1,0 +1,230 @@
+/* Jobs over a network that is down for a while. Two ranks run in two network namespaces, with a
+ * bridge between them whose port is closed and opened again. An outage shorter than the dead time
+ * is no failure. A longer one is reported when the dead time is over. Skipped where namespaces are
+ * not permitted. */
+#include "rig/comm_rig.h"
+#include "rig/test.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef TCP_RTO_MAX_MS
+#define TCP_RTO_MAX_MS 44
+#endif
+
+#define DEAD_MS 10000
+#define SECOND  1000000000ull
+#define COUNT   4000000
+
+static const char set_up[] =
+    "exec 2>/dev/null; mount -t tmpfs tmpfs /run && mkdir /run/netns &&"
+    "ip link add between type bridge && ip link set between up && for i in 0 1; do"
+    "  ip netns add rank$i && ip link add port$i type veth peer name way netns rank$i &&"
+    "  ip link set port$i master between up && ip -n rank$i link set lo up &&"
+    "  ip -n rank$i address add 10.77.0.$((i + 1))/24 dev way &&"
+    "  ip -n rank$i link set way up || exit 1; done";
+
+/* The bridge forwards nothing: no rank's machine sees anything else than silence. */
+static void set_link(bool up)
+{
+    const char *command =
+        up ? "bridge link set dev port1 state 3" : "bridge link set dev port1 state 0";
+    assert_int_equal(system(command), 0);
+}
+
+/* The interface of rank 1 itself goes down, as where a cable is pulled. */
+static void set_interface(bool up)
+{
+    assert_int_equal(system(up ? "ip -n rank1 link set way up" : "ip -n rank1 link set way down"),
+                     0);
+}
+
+/* Sleeps for as long as the network is to stay as it is. */
+static void keep(double seconds)
+{
+    struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+}
+
+static void enter_namespace(const struct rig *rig, int rank)
+{
+    char path[64];
+    (void)rig;
+    snprintf(path, sizeof path, "/run/netns/rank%d", rank);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET))
+        abort();
+    close(fd);
+    setenv("MASTER_ADDR", "10.77.0.1", 1);
+    setenv("MASTER_PORT", "29500", 1);
+}
+
+static bool all_are(const float *data, float value)
+{
+    for (int i = 0; i < COUNT; i++)
+        if (data[i] != value)
+            return false;
+    return true;
+}
+
+/* Sums until rank 0 has seen the flag, which travels as its summand. `ready` counts the sums of
+ * rank 0. */
+static int sum_until_told(struct gyre_comm *comm, struct rig *rig)
+{
+    static float data[COUNT];
+    int rank = gyre_rank(comm), status = 0;
+    for (float sum = 3; sum == 3;) {
+        uint64_t since = rig_now();
+        float mine = rank ? 2.0f : rig->shared->flag ? 9.0f : 1.0f;
+        for (int i = 0; i < COUNT; i++)
+            data[i] = mine;
+        status = gyre_all_reduce(comm, data, data, COUNT, GYRE_F32, GYRE_SUM);
+        if (status) {
+            rig_note(rig, comm, status, since);
+            break;
+        }
+        sum = data[0];
+        if (rig_check((sum == 3 || sum == 11) && all_are(data, sum), comm, "a wrong sum"))
+            return 1;
+        rig->shared->ready += rank == 0;
+    }
+    return gyre_finalize(comm) == status ? 0 : 1;
+}
+
+static struct rig start_job(void)
+{
+    struct rig rig = {.n = 2,
+                      .transport = "tcp",
+                      .dead_ms = DEAD_MS / rig_slow(),
+                      .before = enter_namespace,
+                      .body = sum_until_told};
+    rig_start(&rig);
+    rig_until(&rig.shared->ready, 20);
+    return rig;
+}
+
+static void expect_no_failure(const struct rig *rig)
+{
+    for (int rank = 0; rank < 2; rank++)
+        if (rig->shared->status[rank])
+            print_message("rank %d: %s\n", rank, rig->shared->error[rank]);
+    assert_int_equal(rig->shared->status[0] | rig->shared->status[1], 0);
+}
+
+/* The job sums on, and ends well. */
+static void end_job(struct rig *rig)
+{
+    int until = rig->shared->ready + 20;
+    while (rig->shared->ready < until && !rig->shared->status[0] && !rig->shared->status[1])
+        sched_yield();
+    rig->shared->flag = 1;
+    int bad = rig_wait(rig, 60, 0);
+    expect_no_failure(rig);
+    assert_int_equal(bad, 0);
+    munmap(rig->shared, sizeof *rig->shared);
+}
+
+/* The kernel's pauses between retransmissions are bounded from Linux 6.15 on. Before, the last
+ * attempt within 10 s comes after 6.2 s. */
+static bool has_bounded_pauses(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), value = 1000;
+    int status = setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &value, sizeof value);
+    close(fd);
+    return status == 0;
+}
+
+static void an_outage_within_the_dead_time_is_outlived(void **state)
+{
+    (void)state;
+    if (!has_bounded_pauses()) {
+        print_message("skipped: this kernel has no TCP_RTO_MAX_MS\n");
+        skip();
+    }
+    struct rig rig = start_job();
+    set_link(false);
+    keep(8.5);
+    set_link(true);
+    end_job(&rig);
+}
+
+/* Outages of 12.5 s in all: they do not add up to the dead time. */
+static void a_flapping_network_is_outlived(void **state)
+{
+    (void)state;
+    struct rig rig = start_job();
+    for (int i = 0; i < 5; i++) {
+        set_interface(false);
+        keep(2.5);
+        set_interface(true);
+        keep(2);
+    }
+    end_job(&rig);
+}
+
+/* A beat may have been on its way for a fortieth of the dead time when the network went down. The
+ * kernel alone would say so at twice the dead time, so a busy machine has half of this to spare. */
+static void a_longer_outage_is_told_at_the_dead_time(void **state)
+{
+    (void)state;
+    struct rig rig = start_job();
+    set_link(false);
+    uint64_t cut = rig_now();
+    assert_int_equal(rig_wait(&rig, 60, 0), 0);
+    double seconds = (double)(rig_now() - cut) / 1e9;
+    set_link(true);
+    for (int rank = 0; rank < 2; rank++) {
+        assert_int_equal(rig.shared->status[rank], GYRE_PEER_LOST);
+        assert_non_null(strstr(rig.shared->error[rank], "the network to it is down"));
+    }
+    print_message("told after %.2f s\n", seconds);
+    assert_true(seconds > DEAD_MS / 1000.0 - 0.5 && seconds < 1.5 * DEAD_MS / 1000.0);
+    munmap(rig.shared, sizeof *rig.shared);
+}
+
+/* Packets of up to 1300 bytes pass, so the watch hears its beats. Larger ones do not, and no error
+ * comes back. */
+static void a_path_without_large_packets_is_told(void **state)
+{
+    (void)state;
+    assert_int_equal(system("for i in 0 1; do ip -n rank$i link set way gso_max_segs 1 && "
+                            "ip link set port$i mtu 1300 || exit 1; done"),
+                     0);
+    struct rig rig = {.n = 2,
+                      .transport = "tcp",
+                      .dead_ms = 2000,
+                      .before = enter_namespace,
+                      .body = sum_until_told};
+    rig_start(&rig);
+    assert_int_equal(rig_wait(&rig, 60, 0), 0);
+    for (int rank = 0; rank < 2; rank++)
+        assert_int_equal(rig.shared->status[rank], GYRE_PEER_LOST);
+    if (!strstr(rig.shared->error[0], "large packets (MTU)"))
+        fail_msg("%s", rig.shared->error[0]);
+    munmap(rig.shared, sizeof *rig.shared);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_outage_within_the_dead_time_is_outlived),
+        cmocka_unit_test(a_flapping_network_is_outlived),
+        cmocka_unit_test(a_longer_outage_is_told_at_the_dead_time),
+        cmocka_unit_test(a_path_without_large_packets_is_told),
+    };
+    if (unshare(CLONE_NEWNS | CLONE_NEWNET) || system("mount --make-rprivate / 2>/dev/null") ||
+        system(set_up)) {
+        printf("skipped: no network namespaces with a bridge can be made here\n");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,105 @@
+/* The hunt: whole jobs in virtual time, each drawn from a seed, with faults.
+ *
+ *      seed ─▶ scenario ─▶ play ─▶ outcome: nothing wrong, or what is
+ *                │          │
+ *                │          ├─ rank.c     a rank: a coroutine that calls gyre/gyre.h; its domain
+ *                │          ├─ program.c  the operations that ranks call, and what must come out
+ *                │          ├─ watch.c    the ranks' failure detectors, and channels between them
+ *                │          ├─ faults.c   what happens to ranks and links, and who is to blame
+ *                │          └─ memory.c   the heap, by owner
+ *                └─ shrink.c  the smallest scenario that still fails
+ *
+ * One thread. A run is a function of its scenario: the same events give the same hash. */
+#ifndef GYRE_TESTS_SIM_HUNT_HUNT_H
+#define GYRE_TESTS_SIM_HUNT_HUNT_H
+
+#include <gyre/gyre.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define HUNT_RANKS  9
+#define HUNT_OPS    12
+#define HUNT_FAULTS 5
+#define HUNT_NOBODY UINT32_MAX
+
+enum hunt_call {
+    HUNT_ALL_REDUCE,
+    HUNT_BROADCAST,
+    HUNT_REDUCE,
+    HUNT_ALL_GATHER,
+    HUNT_REDUCE_SCATTER,
+    HUNT_ALL_TO_ALL,
+    HUNT_GATHER,
+    HUNT_SCATTER,
+    HUNT_ALL_GATHER_V,
+    HUNT_ALL_TO_ALL_V,
+    HUNT_RING, /* a message to the next rank, one from the rank before */
+    HUNT_BARRIER,
+    HUNT_COMPUTE, /* no call: `count` microseconds without a look at the links */
+    HUNT_CALLS
+};
+
+struct hunt_op {
+    enum hunt_call call;
+    uint64_t count; /* of a block */
+    enum gyre_type type;
+    enum gyre_op op;
+    uint32_t root; /* modulo the communicator's ranks */
+    bool in_place; /* where the call has such a form */
+    bool part;     /* on the half of the ranks that gyre_split() made */
+    bool late;     /* started, and waited for at the end */
+    bool grouped;  /* collected with its neighbours of the same communicator */
+};
+
+enum hunt_fault_kind {
+    HUNT_CRASH,     /* rank a ends */
+    HUNT_PAUSE,     /* rank a stands still */
+    HUNT_CLOG,      /* nothing arrives from a at b */
+    HUNT_RESET,     /* the connection of a and b breaks */
+    HUNT_CORRUPT,   /* a bit of what a sends to b is flipped */
+    HUNT_STALE,     /* a gets a message of b's earlier life */
+    HUNT_NO_MEMORY, /* an allocation of rank a fails, and its program ends with the call */
+    HUNT_FAULT_KINDS
+};
+
+struct hunt_fault {
+    enum hunt_fault_kind kind;
+    uint64_t at, lasts; /* nanoseconds */
+    uint32_t a, b;
+    uint64_t skip; /* bytes before the flipped one, allocations before the failing one */
+};
+
+struct hunt_scenario {
+    uint64_t seed; /* of jitter, and of the order in which ranks start */
+    uint32_t n, per_node;
+    uint64_t latency_ns, jitter_ns, bytes_per_second, coalesce_ns;
+    uint32_t piece_bytes, window_bytes;
+    const char *slice, *algorithms; /* GYRE_SLICE, GYRE_ALGO */
+    uint32_t ops, faults;
+    struct hunt_op op[HUNT_OPS];
+    struct hunt_fault fault[HUNT_FAULTS];
+};
+
+struct hunt_outcome {
+    bool wrong;
+    char text[2048];
+    uint64_t hash, events, virtual_ns;
+    uint32_t failed; /* ranks that were told of a failure */
+};
+
+/* -- scenario.c -------------------------------------------------------------------------------- */
+
+void hunt_draw(struct hunt_scenario *scenario, uint64_t seed);
+void hunt_print(const struct hunt_scenario *scenario, FILE *to);
+
+/* -- play.c, shrink.c -------------------------------------------------------------------------- */
+
+/* Runs it. `log` NULL: no log of events. */
+void hunt_play(const struct hunt_scenario *scenario, FILE *log, struct hunt_outcome *outcome);
+
+/* Makes a failing scenario smaller while it fails. */
+void hunt_shrink(struct hunt_scenario *scenario, struct hunt_outcome *outcome);
+
+#endif

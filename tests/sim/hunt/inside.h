@@ -1,0 +1,158 @@
+/* The inside of the hunt, for its files only. */
+#ifndef GYRE_TESTS_SIM_HUNT_INSIDE_H
+#define GYRE_TESTS_SIM_HUNT_INSIDE_H
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "collectives/comm/progress.h"
+#include "sim/hunt/hunt.h"
+#include "transport/link/sim/world.h"
+#include "transport/watch/detect/failure_detector.h"
+
+#include <ucontext.h>
+
+#define HUNT_DEAD  GYRE_SECOND
+#define HUNT_LIMIT (10 * GYRE_SECOND) /* of one operation */
+#define HUNT_START GYRE_SECOND        /* detectors do not like a clock of 0 */
+
+enum hunt_life { HUNT_LIVES, HUNT_ENDED, HUNT_DEAD_NOW };
+
+/* What a call left behind, to be looked at again in the end. */
+struct hunt_result {
+    bool called, ended, failed; /* failed: its buffers must not change any more */
+    uint8_t *memory[2];         /* with guards around */
+    uint64_t bytes[2];
+    uint8_t *input, *output;
+    struct gyre_work *work[2];
+    uint64_t hash; /* of both buffers, when it had failed */
+    uint64_t counts[HUNT_RANKS], at[HUNT_RANKS];
+};
+
+struct gyre_watch {
+    struct gyre_failure_detector *detector;
+    uint64_t clear[HUNT_RANKS]; /* per channel: when the last message sent on it arrives */
+    uint64_t asked, wakes_at, silent_until; /* silent_until: a pause ends */
+    struct gyre_watch_state mine;
+    bool parting, deaf; /* deaf: the rank reads no more */
+};
+
+struct gyre_domain { /* a rank */
+    uint32_t rank;
+    enum hunt_life life;
+    struct gyre_links *links;
+    struct gyre_joined joined;
+    struct gyre_health health;
+    struct gyre_activity activity;
+    struct gyre_watch watch;
+    struct gyre_comm *comm, *part;
+    struct hunt_result result[HUNT_OPS];
+    uint64_t nap_until;
+    int status; /* of the first call that failed */
+    ucontext_t context;
+};
+
+struct hunt {
+    const struct hunt_scenario *is;
+    struct gyre_sim_world *world;
+    struct gyre_member member[HUNT_RANKS];
+    struct gyre_domain rank[HUNT_RANKS];
+    struct gyre_domain *here; /* whose coroutine runs; NULL: the conductor */
+    ucontext_t conductor;
+    struct gyre_rng rng;
+    FILE *log;
+    uint64_t hash, bound;
+    bool begun[HUNT_FAULTS];
+    uint64_t clogged_until[HUNT_RANKS][HUNT_RANKS];
+    struct hunt_outcome *outcome;
+};
+
+extern struct hunt hunt;
+
+/* -- play.c's lowest part: log.c --------------------------------------------------------------- */
+
+/* An event: into the hash, and into the log if there is one. */
+void hunt_note(const char *what, uint32_t rank, uint64_t a, uint64_t b);
+
+/* Something is wrong. The first one counts. */
+void hunt_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+uint64_t hunt_hash(const void *bytes, uint64_t length);
+
+/* -- memory.c ---------------------------------------------------------------------------------- */
+
+void hunt_memory_reset(void);
+
+/* The `skip`-th allocation of that rank from now on fails, once. */
+void hunt_memory_fail(uint32_t rank, uint64_t skip);
+bool hunt_memory_failed(uint32_t rank);
+
+/* Bytes that the rank has allocated and not freed. */
+uint64_t hunt_memory_held(uint32_t rank);
+
+/* The rig's own memory; it is never counted, and goes with the next reset. */
+void *hunt_allocate(uint64_t bytes);
+
+/* -- events.c ---------------------------------------------------------------------------------- */
+
+enum hunt_event_kind {
+    HUNT_TICK,    /* a detector wakes */
+    HUNT_MESSAGE, /* of one detector to another */
+    HUNT_END_OF_CHANNEL,
+    HUNT_END_OF_PROCESS,
+    HUNT_FAULT_BEGINS,
+    HUNT_FAULT_ENDS
+};
+
+struct hunt_event {
+    uint64_t at, order;
+    enum hunt_event_kind kind;
+    uint32_t rank, channel; /* or the number of the fault */
+    uint32_t length;
+    uint8_t *bytes;
+};
+
+void hunt_events_reset(void);
+void hunt_schedule(struct hunt_event event);
+
+/* Takes an event that is due; false: none is. */
+bool hunt_take_event(uint64_t now, struct hunt_event *event);
+
+/* -- watch.c ----------------------------------------------------------------------------------- */
+
+int hunt_watch_open(struct gyre_domain *rank);
+void hunt_watch_close(struct gyre_domain *rank);
+void hunt_watch_handle(const struct hunt_event *event);
+void hunt_watch_leave(struct gyre_domain *rank);
+
+/* The process of the rank has ended: whoever could see it does. */
+void hunt_watch_end(struct gyre_domain *rank);
+
+/* A message from an earlier life of `from` arrives at `to`. */
+void hunt_watch_haunt(uint32_t to, uint32_t from);
+
+/* -- faults.c ---------------------------------------------------------------------------------- */
+
+void hunt_faults_schedule(void);
+void hunt_fault_event(const struct hunt_event *event);
+
+/* Whether a failure that names this rank is explained by what has happened. */
+bool hunt_guilty(uint32_t rank);
+uint32_t hunt_guilty_faults(void); /* that have begun and that may fail the job */
+
+/* -- program.c --------------------------------------------------------------------------------- */
+
+/* What a rank's program does between gyre_init() and gyre_finalize(). */
+void hunt_program(struct gyre_domain *rank);
+
+/* Has anything of a finished call changed since? */
+void hunt_program_check(struct gyre_domain *rank);
+
+/* -- rank.c ------------------------------------------------------------------------------------ */
+
+void hunt_rank_open(uint32_t rank);
+void hunt_rank_run(struct gyre_domain *rank); /* until it waits */
+void hunt_rank_sleep(struct gyre_domain *rank, uint64_t ns);
+void hunt_rank_exit(struct gyre_domain *rank); /* the process ends here; does not return */
+void hunt_rank_crash(struct gyre_domain *rank);
+
+#endif

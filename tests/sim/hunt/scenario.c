@@ -1,0 +1,167 @@
+/* Scenarios: drawn from a seed, and printed. Every number of a scenario may be changed by itself,
+ * which shrink.c does. */
+#include "sim/hunt/inside.h"
+
+#include <string.h>
+
+static uint64_t below(struct gyre_rng *rng, uint64_t bound)
+{
+    return gyre_rng_below(rng, bound);
+}
+
+static bool one_in(struct gyre_rng *rng, uint64_t n)
+{
+    return below(rng, n) == 0;
+}
+
+/* Mostly small; now and then what a link does not take at once, and one that needs many slices. */
+static uint64_t draw_count(struct gyre_rng *rng)
+{
+    static const uint64_t corners[] = {0, 1, 2, 7, 64, 1023, 1024, 1025, 4096, 4097};
+    switch (below(rng, 8)) {
+    case 0:
+    case 1:
+        return corners[below(rng, sizeof corners / sizeof *corners)];
+    case 2:
+        return below(rng, 16 * 1024);
+    case 3:
+        return one_in(rng, 6) ? below(rng, 96 * 1024) : below(rng, 4096);
+    default:
+        return below(rng, 1500);
+    }
+}
+
+static void draw_op(struct hunt_op *op, struct gyre_rng *rng)
+{
+    static const enum gyre_type types[] = {GYRE_F32, GYRE_F64, GYRE_F16, GYRE_BF16,
+                                           GYRE_I32, GYRE_I64, GYRE_U8,  GYRE_I8,
+                                           GYRE_U32, GYRE_U64, GYRE_I16, GYRE_U16};
+    static const enum gyre_op ops[] = {GYRE_SUM, GYRE_MIN, GYRE_MAX, GYRE_SUM};
+    *op = (struct hunt_op){.call = (enum hunt_call)below(rng, HUNT_CALLS),
+                           .count = draw_count(rng),
+                           .type = types[below(rng, sizeof types / sizeof *types)],
+                           .op = ops[below(rng, 4)],
+                           .root = (uint32_t)below(rng, HUNT_RANKS),
+                           .in_place = one_in(rng, 3),
+                           .part = one_in(rng, 4),
+                           .late = one_in(rng, 3),
+                           .grouped = one_in(rng, 4)};
+    if (op->call == HUNT_ALL_REDUCE && one_in(rng, 3))
+        op->count += 20000;
+    bool many = op->call >= HUNT_ALL_GATHER && op->call <= HUNT_ALL_TO_ALL_V;
+    if (many)
+        op->count /= 8;
+}
+
+/* Faults come when all ranks have met, and while the job runs: without any it takes some hundred µs
+ * of virtual time. */
+static void draw_fault(struct hunt_fault *fault, const struct hunt_scenario *scenario,
+                       struct gyre_rng *rng)
+{
+    uint64_t scale = scenario->latency_ns * (20 + 20 * scenario->ops);
+    uint32_t a = (uint32_t)below(rng, scenario->n);
+    uint32_t b = (uint32_t)((a + 1 + below(rng, scenario->n - 1)) % scenario->n);
+    *fault = (struct hunt_fault){.kind = (enum hunt_fault_kind)below(rng, HUNT_FAULT_KINDS),
+                                 .at = 5 * scenario->latency_ns + below(rng, scale),
+                                 .lasts = below(rng, HUNT_DEAD * 6 / 10),
+                                 .a = a,
+                                 .b = b,
+                                 .skip = below(rng, 20000)};
+    if (one_in(rng, 4)) /* longer than the dead time */
+        fault->lasts = HUNT_DEAD * 2 + below(rng, HUNT_DEAD);
+    if (one_in(rng, 3)) /* so short that only bytes notice */
+        fault->lasts = below(rng, 20 * scenario->latency_ns);
+    if (fault->kind == HUNT_NO_MEMORY)
+        fault->skip = below(rng, 40);
+    else if (one_in(rng, 2))
+        fault->skip = below(rng, 300);
+}
+
+static void draw_wire(struct hunt_scenario *scenario, struct gyre_rng *rng)
+{
+    static const uint32_t pieces[] = {0, 0, 1, 7, 64, 1000, 5000};
+    static const char *const slices[] = {"", "", "16K", "64K"};
+    scenario->latency_ns = 1000 + below(rng, 50000);
+    scenario->jitter_ns = one_in(rng, 3) ? 0 : below(rng, 4 * scenario->latency_ns);
+    scenario->bytes_per_second = one_in(rng, 4) ? 0 : UINT64_C(1000000000) << below(rng, 4);
+    scenario->coalesce_ns = one_in(rng, 4) ? 20000 : 0;
+    scenario->piece_bytes = pieces[below(rng, sizeof pieces / sizeof *pieces)];
+    scenario->window_bytes = one_in(rng, 3) ? 4096 + (uint32_t)below(rng, 60000) : 0;
+    scenario->slice = slices[below(rng, 4)];
+}
+
+/* A quarter of the jobs take an algorithm where it has the operation; the others take what is
+ * cheapest, which is often the same. */
+static void draw_algorithms(struct hunt_scenario *scenario, uint64_t seed)
+{
+    static const char *const rules[] = {
+        "ring:-1G",  "tree:-1G",    "double_tree:-1G",      "direct:-1G", "doubling:-1G",
+        "bruck:-1G", "knomial:-1G", "halving_doubling:-1G", "chain:-1G",  "two_level:-1G"};
+    scenario->algorithms =
+        seed % 4 == 2 ? rules[seed / 4 % (sizeof rules / sizeof *rules)] : "auto";
+}
+
+/* Pieces of few bytes cost an event each: then little is sent. */
+static void cut_counts(struct hunt_scenario *scenario)
+{
+    uint64_t most = scenario->piece_bytes == 0     ? UINT64_MAX
+                    : scenario->piece_bytes < 64   ? 50
+                    : scenario->piece_bytes < 1000 ? 600
+                                                   : 16000;
+    for (uint32_t i = 0; i < scenario->ops; i++)
+        if (scenario->op[i].count > most)
+            scenario->op[i].count %= most;
+}
+
+void hunt_draw(struct hunt_scenario *scenario, uint64_t seed)
+{
+    struct gyre_rng rng;
+    gyre_rng_seed(&rng, seed);
+    memset(scenario, 0, sizeof *scenario);
+    scenario->seed = seed;
+    scenario->n = 2 + (uint32_t)(one_in(&rng, 3) ? below(&rng, 8) : below(&rng, 4));
+    /* Links join nodes only. */
+    scenario->per_node = 1 + (uint32_t)below(&rng, scenario->n - 1);
+    draw_wire(scenario, &rng);
+    draw_algorithms(scenario, seed);
+    scenario->ops = 1 + (uint32_t)below(&rng, HUNT_OPS);
+    for (uint32_t i = 0; i < scenario->ops; i++)
+        draw_op(&scenario->op[i], &rng);
+    cut_counts(scenario);
+    scenario->faults = one_in(&rng, 4)   ? 0
+                       : one_in(&rng, 2) ? 1
+                                         : 1 + (uint32_t)below(&rng, HUNT_FAULTS);
+    for (uint32_t i = 0; i < scenario->faults; i++)
+        draw_fault(&scenario->fault[i], scenario, &rng);
+}
+
+/* -- print ------------------------------------------------------------------------------------- */
+
+static const char *const calls[] = {
+    "all_reduce",         "broadcast", "reduce",  "all_gather",   "reduce_scatter",
+    "all_to_all",         "gather",    "scatter", "all_gather_v", "all_to_all_v",
+    "a ring of messages", "barrier",   "compute"};
+static const char *const kinds[] = {"crash",   "pause", "clog",     "reset",
+                                    "corrupt", "stale", "no_memory"};
+
+void hunt_print(const struct hunt_scenario *is, FILE *to)
+{
+    fprintf(to,
+            "seed %llu: %u ranks, %u a node; latency %llu ns, jitter %llu ns, %llu B/s, pieces "
+            "%u, window %u, coalesce %llu ns, slice \"%s\", algorithms %s\n",
+            (unsigned long long)is->seed, is->n, is->per_node, (unsigned long long)is->latency_ns,
+            (unsigned long long)is->jitter_ns, (unsigned long long)is->bytes_per_second,
+            is->piece_bytes, is->window_bytes, (unsigned long long)is->coalesce_ns, is->slice,
+            is->algorithms);
+    for (uint32_t i = 0; i < is->ops; i++)
+        fprintf(to, "  call %u: %s, %llu of type %d, reduction %d, root %u%s%s%s%s\n", i,
+                calls[is->op[i].call], (unsigned long long)is->op[i].count, (int)is->op[i].type,
+                (int)is->op[i].op, is->op[i].root, is->op[i].in_place ? ", in place" : "",
+                is->op[i].part ? ", on a half" : "", is->op[i].late ? ", waited for late" : "",
+                is->op[i].grouped ? ", in a group" : "");
+    for (uint32_t i = 0; i < is->faults; i++)
+        fprintf(to, "  fault %u: %s at %llu ns for %llu ns, rank %u, other %u, skip %llu\n", i,
+                kinds[is->fault[i].kind], (unsigned long long)is->fault[i].at,
+                (unsigned long long)is->fault[i].lasts, is->fault[i].a, is->fault[i].b,
+                (unsigned long long)is->fault[i].skip);
+}

@@ -1,0 +1,129 @@
+/* The higher rank of a pair at a Unix socket whose backlog is full: it tries again as long as the
+ * phase lasts, then TCP serves. The lower rank waits for a peer that has proven the key. Pairs that
+ * meet are tested by tests/program/job/join.c. */
+#include "unit/transport/join/join_rig.h"
+
+#include "base/rng.h"
+
+#include <sys/socket.h>
+
+enum { CALLERS = 16 };
+
+struct pair_rig {
+    struct join_rig base;
+    int door, caller[CALLERS], callers;
+};
+
+/* The lower rank's socket, to which others have connected until it takes no more. */
+static void open_pair(struct pair_rig *rig)
+{
+    struct gyre_rank_identity *lower;
+    join_rig_open(&rig->base, 1, 2);
+    lower = &rig->base.join.identity[0];
+    rig->callers = 0;
+    assert_int_equal(gyre_random_bytes(lower->door, sizeof lower->door), 0);
+    rig->door = gyre_door_open(lower->door);
+    assert_true(rig->door >= 0);
+    assert_int_equal(listen(rig->door, 0), 0);
+    while (rig->callers < CALLERS &&
+           (rig->caller[rig->callers] = gyre_door_connect(lower->door)) >= 0)
+        rig->callers++;
+    assert_true(rig->callers < CALLERS);
+    assert_int_equal(gyre_pairing_open(&rig->base.join, &rig->base.join.identity[1]), 0);
+    assert_int_equal(gyre_pairing_start(&rig->base.join), 0);
+}
+
+static void empty_door(struct pair_rig *rig)
+{
+    for (int i = 0; i < rig->callers; i++) {
+        int fd = gyre_door_answer(rig->door);
+        assert_true(fd >= 0);
+        close(fd);
+        close(rig->caller[i]);
+    }
+    rig->callers = 0;
+}
+
+static void close_pair(struct pair_rig *rig)
+{
+    empty_door(rig);
+    close(rig->door);
+    gyre_pairing_close(&rig->base.join);
+    join_rig_close(&rig->base);
+}
+
+static void a_full_backlog_is_waited_for(void **state)
+{
+    struct pair_rig rig;
+    uint8_t hello[512];
+    (void)state;
+    open_pair(&rig);
+    assert_true(gyre_pairing_busy(&rig.base.join));
+    assert_int_equal(gyre_pairing_tick(&rig.base.join), 0);
+    assert_true(gyre_pairing_busy(&rig.base.join));
+    empty_door(&rig);
+    assert_int_equal(gyre_pairing_tick(&rig.base.join), 0);
+    int fd = gyre_door_answer(rig.door);
+    assert_true(fd >= 0);
+    assert_true(recv(fd, hello, sizeof hello, MSG_DONTWAIT) > 8);
+    assert_memory_equal(hello, "GYREpair", 8);
+    close(fd);
+    close_pair(&rig);
+}
+
+static void a_backlog_that_stays_full_leaves_the_pair_to_tcp(void **state)
+{
+    struct pair_rig rig;
+    (void)state;
+    open_pair(&rig);
+    rig.base.join.now += 11 * GYRE_SECOND;
+    assert_int_equal(gyre_pairing_tick(&rig.base.join), 0);
+    assert_false(gyre_pairing_busy(&rig.base.join));
+    assert_non_null(strstr(gyre_pairing_why(&rig.base.join), "Unix socket"));
+    close_pair(&rig);
+}
+
+static void serve_next(struct join_rig *rig)
+{
+    struct gyre_io_slot *io_slot = NULL;
+    for (int tries = 0; tries < 200 && !io_slot; tries++)
+        io_slot = gyre_join_wait(&rig->join);
+    assert_non_null(io_slot);
+    assert_int_equal(gyre_pairing_ready(&rig->join, io_slot), 0);
+}
+
+/* The higher rank has hundreds of others to meet, and answers after longer than a stranger may
+ * take. */
+static void a_proven_peer_is_waited_for(void **state)
+{
+    struct join_rig lower, higher;
+    (void)state;
+    join_rig_open(&lower, 0, 2);
+    join_rig_open(&higher, 1, 2);
+    assert_int_equal(gyre_pairing_open(&lower.join, &lower.join.identity[0]), 0);
+    assert_int_equal(gyre_pairing_start(&lower.join), 0);
+    higher.join.identity[0] = lower.join.identity[0];
+    assert_int_equal(gyre_pairing_open(&higher.join, &higher.join.identity[1]), 0);
+    assert_int_equal(gyre_pairing_start(&higher.join), 0);
+    serve_next(&lower); /* the connection */
+    serve_next(&lower); /* U1 */
+    lower.join.now += GYRE_JOIN_SILENCE + GYRE_SECOND;
+    assert_int_equal(gyre_pairing_tick(&lower.join), 0);
+    serve_next(&higher); /* U2 */
+    serve_next(&lower);  /* U3 */
+    assert_true(lower.join.joined->peer[1].unix_fd >= 0);
+    gyre_pairing_close(&higher.join);
+    gyre_pairing_close(&lower.join);
+    join_rig_close(&higher);
+    join_rig_close(&lower);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_full_backlog_is_waited_for),
+        cmocka_unit_test(a_backlog_that_stays_full_leaves_the_pair_to_tcp),
+        cmocka_unit_test(a_proven_peer_is_waited_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

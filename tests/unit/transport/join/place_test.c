@@ -1,0 +1,55 @@
+/* Files in which rank 0 is looked for: what is read, and what is refused without waiting. Whole
+ * joins by a file are in tests/program/job/join.c. */
+#include "rig/file_room.h"
+#include "rig/test.h"
+
+#include "transport/join/place.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static struct gyre_trouble trouble;
+
+static int find(const char *path)
+{
+    struct gyre_job job = {.root_kind = GYRE_ROOT_FILE};
+    struct sockaddr_storage address[2];
+    snprintf(job.root_file, sizeof job.root_file, "%s", path);
+    trouble = (struct gyre_trouble){0};
+    return gyre_rendezvous_find(&job, address, 2, &trouble);
+}
+
+static void an_address_is_read(void **state)
+{
+    assert_int_equal(find(file_room_make("root", "127.0.0.1 4000\n", 15)), 1);
+    assert_int_equal(find(file_room_name("none")), -EAGAIN);
+    assert_non_null(strstr(trouble.text, "rank 0 has not written"));
+    assert_int_equal(find(file_room_make("torn", "127.0.0.1 40", 12)), -EAGAIN);
+}
+
+/* A plain open of the FIFO would wait until the test's time is over. */
+static void what_is_no_file_is_refused(void **state)
+{
+    char target[256];
+    assert_int_equal(mkfifo(file_room_name("fifo"), 0600), 0);
+    assert_int_equal(find(file_room_name("fifo")), GYRE_INVALID);
+    assert_non_null(strstr(trouble.text, "fifo: is not a regular file"));
+    snprintf(target, sizeof target, "%s", file_room_make("target", "127.0.0.1 4000\n", 15));
+    assert_int_equal(symlink(target, file_room_name("link")), 0);
+    assert_int_equal(find(file_room_name("link")), -ELOOP);
+    snprintf(target, sizeof target, "%s", file_room_make("open", "127.0.0.1 4000\n", 15));
+    assert_int_equal(chmod(target, 0666), 0);
+    assert_int_equal(find(target), GYRE_REFUSED);
+    assert_non_null(strstr(trouble.text, "writable by nobody else"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_address_is_read),
+        cmocka_unit_test(what_is_no_file_is_refused),
+    };
+    return cmocka_run_group_tests(tests, file_room_open, file_room_close);
+}
