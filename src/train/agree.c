@@ -19,6 +19,11 @@ bool gyre_train_stop_asked(void)
     return stop_asked != 0;
 }
 
+int gyre_train_explain(struct gyre_train *t, int status)
+{
+    return status < 0 ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm)) : status;
+}
+
 int gyre_train_agree(struct gyre_train *t, int status)
 {
     int culprit;

@@ -116,5 +116,5 @@ int gyre_train_tell_digest(struct gyre_train *t)
     free(all);
     memset(digest->seen, 0, t->data.samples);
     digest->samples = digest->hash = digest->before = 0;
-    return status;
+    return gyre_train_explain(t, status);
 }

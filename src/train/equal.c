@@ -93,7 +93,7 @@ static int compare_lines(struct gyre_train *t, struct gyre_lines *lines)
     struct gyre_difference difference;
     int status = gyre_lines_compare(t->comm, lines, &difference, t->trouble);
     if (status)
-        gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm));
+        gyre_train_explain(t, status);
     else if (difference.ranks)
         status = refuse_difference(t, difference.side);
     gyre_difference_free(&difference);
@@ -149,5 +149,5 @@ int gyre_train_compare_weights(struct gyre_train *t)
 {
     int status = gyre_ddp_compare(t->replica.ddp);
     t->common |= status == GYRE_CORRUPT;
-    return status ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm)) : 0;
+    return gyre_train_explain(t, status);
 }

@@ -11,7 +11,7 @@ int gyre_train_share_buffers(struct gyre_train *t)
         status = gyre_broadcast(t->comm, t->replica.buffer[i]->value, t->replica.buffer[i]->value,
                                 t->replica.buffer[i]->count,
                                 t->replica.buffer[i]->whole ? GYRE_I64 : GYRE_F32, 0);
-    return status ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm)) : 0;
+    return gyre_train_explain(t, status);
 }
 
 static int evaluate_batch(struct gyre_train *t, const struct gyre_dataset *set,
@@ -30,7 +30,7 @@ static int vote_on(struct gyre_train *t, int status, int32_t *of_all)
 {
     *of_all = status < 0 ? FAILED : status ? END : gyre_train_stop_asked() ? STOP : GO_ON;
     int told = gyre_all_reduce(t->comm, of_all, of_all, 1, GYRE_I32, GYRE_MAX);
-    return told ? gyre_trouble_set(t->trouble, told, "%s", gyre_error(t->comm)) : 0;
+    return gyre_train_explain(t, told);
 }
 
 static int evaluate_own(struct gyre_train *t, const struct gyre_dataset *set,
@@ -83,5 +83,5 @@ int gyre_train_evaluate(struct gyre_train *t, const struct gyre_dataset *set,
     if (!status)
         status = gyre_all_reduce(t->comm, sums, sums, 3, GYRE_F64, GYRE_SUM);
     *loss = (struct gyre_loss){sums[0], (uint64_t)sums[1], (uint64_t)sums[2]};
-    return status;
+    return gyre_train_explain(t, status);
 }

@@ -216,6 +216,10 @@ int gyre_train_compare_weights(struct gyre_train *t);
  * everybody's. */
 int gyre_train_agree(struct gyre_train *t, int status);
 
+/* `status` as it is. A failure is explained in t->trouble by the communicator's words, unless it is
+ * explained already. */
+int gyre_train_explain(struct gyre_train *t, int status);
+
 /* Has gyre_train_stop() been called in this process? */
 bool gyre_train_stop_asked(void);
 

@@ -60,7 +60,7 @@ int gyre_train_expect_scale(struct gyre_train *t)
     uint64_t has = checkpoint_has_scale(t);
     int status = gyre_broadcast(t->comm, &has, &has, 1, GYRE_U64, 0);
     if (status)
-        return gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm));
+        return gyre_train_explain(t, status);
     if (!has && t->scale.columns)
         return gyre_trouble_set(t->trouble, GYRE_INVALID,
                                 "%s: was saved without --scale, and this run has it: that would be "

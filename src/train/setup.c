@@ -222,7 +222,7 @@ static int make_engine(struct gyre_train *t)
     options.look = GYRE_DDP_LOOK_NONE; /* the replica asks */
     options.compare_every = (int)o->compare_every;
     int status = gyre_replica_join(&t->replica, t->comm, &options);
-    return status ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm)) : 0;
+    return gyre_train_explain(t, status);
 }
 
 /* -- the rest ---------------------------------------------------------------------------------- */

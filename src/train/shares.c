@@ -194,8 +194,8 @@ static int share_load(struct gyre_train *t, const struct gyre_load *own)
 {
     struct gyre_load *load = calloc((size_t)t->n, sizeof *load);
     int status = gyre_train_agree(t, load ? 0 : no_memory_for_shares(t));
-    if (!status && (status = gyre_all_gather(t->comm, own, load, sizeof *own, GYRE_U8)))
-        gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm));
+    if (!status)
+        status = gyre_train_explain(t, gyre_all_gather(t->comm, own, load, sizeof *own, GYRE_U8));
     if (!status)
         gyre_load_tell(load, t->n, t->shares.load, sizeof t->shares.load);
     free(load);
@@ -219,7 +219,7 @@ static int measure_speed(struct gyre_train *t)
         return status;
     status = gyre_all_gather(t->comm, &mine, t->shares.speed, 1, GYRE_U64);
     if (status)
-        return gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm));
+        return gyre_train_explain(t, status);
     gyre_shares_from_speeds(t->shares.speed, (uint32_t)t->n, t->shares.weight);
     return 0;
 }
@@ -244,7 +244,7 @@ int gyre_train_settle_shares(struct gyre_train *t)
         weight[0] = 1;
     int status = gyre_broadcast(t->comm, weight, weight, (size_t)t->n, GYRE_F64, 0);
     if (status)
-        return gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm));
+        return gyre_train_explain(t, status);
     if (weight[0] > 0)
         return 0;
     status = measure_speed(t);

@@ -121,12 +121,11 @@ int gyre_train_step(struct gyre_train *t)
     uint64_t since = gyre_now_ns();
     int status = run_parts(t);
     if (status)
-        return status < 0 ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm))
-                          : status;
+        return gyre_train_explain(t, status);
     const struct gyre_ddp_result *r = gyre_ddp_result(t->replica.ddp);
     status = update(t, r);
     if (status)
-        return gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm));
+        return gyre_train_explain(t, status);
     t->step++;
     t->stop |= r->stop > 0;
     add_up(t, r, since);
