@@ -71,6 +71,8 @@ int gyre_lobby_create(struct gyre_joining *join, const struct gyre_lobby_options
                       struct gyre_lobby **lobby);
 int gyre_lobby_listen(struct gyre_lobby *lobby, int fd); /* takes `fd`; at most 4 */
 
+int gyre_lobby_take_listener(struct gyre_lobby *lobby); /* gives the last one back; -1: none */
+
 /* Serves a slot of this lobby. 0: *arrival is filled; GYRE_AGAIN: no stranger has arrived;
  * negative: the join fails. */
 int gyre_lobby_ready(struct gyre_lobby *lobby, struct gyre_io_slot *io_slot,
@@ -159,6 +161,7 @@ int gyre_join_mesh_start(struct gyre_joining *join);
 int gyre_join_mesh_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot);
 int gyre_join_mesh_tick(struct gyre_joining *join);
 bool gyre_join_mesh_busy(const struct gyre_joining *join);
+int gyre_join_mesh_take_listener(struct gyre_joining *join); /* -1: there is none */
 void gyre_join_mesh_close(struct gyre_joining *join);
 
 #endif

@@ -299,6 +299,15 @@ static void end_join(struct gyre_joining *join)
     free(join->identity);
 }
 
+/* Keeps this rank's listener where it has a control connection to another node, which may have to
+ * be made anew. */
+static void keep_listener(struct gyre_joining *join)
+{
+    struct gyre_joined *joined = join->joined;
+    if (joined->rank == 0 ? joined->nodes > 1 : joined->node != joined->member[0].node)
+        joined->listener = gyre_join_mesh_take_listener(join);
+}
+
 /* Hands the control connections over. They outlive the join, but the conversations over them do
  * not, so the last record must be out. */
 static int hand_channels_over(struct gyre_joining *join)
@@ -317,6 +326,7 @@ static int hand_channels_over(struct gyre_joining *join)
             status = gyre_talk_keys(talk, "gyre watch", &join->joined->peer[i].control_keys);
         join->joined->peer[i].control = gyre_talk_take(talk);
     }
+    keep_listener(join);
     return status ? gyre_trouble_set(join->trouble, status, "libcrypto cannot derive keys") : 0;
 }
 

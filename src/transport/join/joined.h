@@ -32,7 +32,10 @@ struct gyre_peer {
 struct gyre_joined {
     uint32_t rank, n;
     uint32_t nodes, node, local_rank, local_size;
-    uint8_t session_key[32];    /* HKDF(job's key, rank 0's nonce): for the epoch's connections */
+    uint8_t session_key[32]; /* HKDF(job's key, rank 0's nonce): for the epoch's connections */
+    /* At the address of member[rank], where ranks with a control connection to this one can make it
+     * anew; -1: there are none. */
+    int listener;
     struct gyre_member *member; /* n */
     struct gyre_peer *peer;     /* n; [rank] is empty */
 };

@@ -259,6 +259,16 @@ int gyre_lobby_listen(struct gyre_lobby *lobby, int fd)
     return status;
 }
 
+int gyre_lobby_take_listener(struct gyre_lobby *lobby)
+{
+    if (lobby->listeners == 0)
+        return -1;
+    struct gyre_io_slot *listener = &lobby->listener[--lobby->listeners];
+    int fd = listener->fd;
+    gyre_join_remove_slot(lobby->join, listener);
+    return fd;
+}
+
 void gyre_lobby_tick(struct gyre_lobby *lobby, uint64_t now)
 {
     if (!lobby)

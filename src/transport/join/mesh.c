@@ -154,16 +154,10 @@ static void redial(struct gyre_joining *join, struct dial *dial, int error)
     dial->retry_at = join->now + dial->pause;
 }
 
-/* The address to dial. A link-local address holds in its own interface only, so the scope is this
- * side's. */
 static struct sockaddr_storage dial_address(const struct gyre_joining *join, uint32_t peer)
 {
     struct sockaddr_storage to = join->joined->member[peer].address;
-    const struct sockaddr_storage *own = &join->identity[join->joined->rank].outward;
-    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&to;
-    if (to.ss_family == AF_INET6 && own->ss_family == AF_INET6 &&
-        IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
-        in6->sin6_scope_id = ((const struct sockaddr_in6 *)own)->sin6_scope_id;
+    gyre_address_take_scope(&to, &join->identity[join->joined->rank].outward);
     return to;
 }
 
@@ -336,6 +330,11 @@ int gyre_join_mesh_tick(struct gyre_joining *join)
 bool gyre_join_mesh_busy(const struct gyre_joining *join)
 {
     return join->mesh->have < join->mesh->need;
+}
+
+int gyre_join_mesh_take_listener(struct gyre_joining *join)
+{
+    return join->mesh && join->mesh->lobby ? gyre_lobby_take_listener(join->mesh->lobby) : -1;
 }
 
 void gyre_join_mesh_close(struct gyre_joining *join)

@@ -98,6 +98,14 @@ bool gyre_address_same_host(const struct sockaddr_storage *a, const struct socka
     return bytes_a == bytes_b && !memcmp(bits_a, bits_b, bytes_a);
 }
 
+void gyre_address_take_scope(struct sockaddr_storage *to, const struct sockaddr_storage *own)
+{
+    bool local = to->ss_family == AF_INET6 && own->ss_family == AF_INET6 &&
+                 IN6_IS_ADDR_LINKLOCAL(&v6(to)->sin6_addr);
+    if (local)
+        v6(to)->sin6_scope_id = ((const struct sockaddr_in6 *)own)->sin6_scope_id;
+}
+
 void gyre_address_normalise(struct sockaddr_storage *address)
 {
     struct sockaddr_in plain = {.sin_family = AF_INET};

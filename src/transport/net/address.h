@@ -26,6 +26,10 @@ bool gyre_address_is_any(const struct sockaddr_storage *address);
 /* Whether the addresses are equal, ports aside. */
 bool gyre_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 
+/* Makes *to reachable from `own`: a link-local address holds in its own interface only, so it gets
+ * the scope of this side's. */
+void gyre_address_take_scope(struct sockaddr_storage *to, const struct sockaddr_storage *own);
+
 /* Turns an IPv4 address inside IPv6 (::ffff:192.0.2.1), as a dual-stack listener sees it, into the
  * IPv4 address. */
 void gyre_address_normalise(struct sockaddr_storage *address);

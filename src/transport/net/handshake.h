@@ -29,8 +29,13 @@
 #define GYRE_PROTOCOL_LOW  1
 #define GYRE_PROTOCOL_HIGH 1
 
-/* CHECKUP: `gyre doctor`, which is no rank of a job. */
-enum gyre_purpose { GYRE_PURPOSE_JOIN = 1, GYRE_PURPOSE_DATA = 2, GYRE_PURPOSE_CHECKUP = 3 };
+/* CHECKUP: `gyre doctor`, which is no rank of a job. WATCH: a control connection, made anew. */
+enum gyre_purpose {
+    GYRE_PURPOSE_JOIN = 1,
+    GYRE_PURPOSE_DATA = 2,
+    GYRE_PURPOSE_CHECKUP = 3,
+    GYRE_PURPOSE_WATCH = 4
+};
 
 /* One side's claim about itself in M1. A server tells the first fields, in M2. */
 struct gyre_claim {

@@ -187,6 +187,19 @@ void gyre_socket_hold(int fd, int dead_time_ms)
             limit(2 * limit(dead_time_ms, 1, INT_MAX / 2), HELD_MS, INT_MAX));
 }
 
+void gyre_socket_names(int fd, char mine[GYRE_ADDRESS_TEXT], char theirs[GYRE_ADDRESS_TEXT])
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    mine[0] = theirs[0] = '?';
+    mine[1] = theirs[1] = '\0';
+    if (!getsockname(fd, (struct sockaddr *)&address, &length))
+        gyre_address_format(&address, mine);
+    length = sizeof address;
+    if (!getpeername(fd, (struct sockaddr *)&address, &length))
+        gyre_address_format(&address, theirs);
+}
+
 int gyre_socket_move(int fd, short direction, void *bytes, size_t length, uint64_t deadline_ns)
 {
     char *at = bytes;

@@ -28,6 +28,9 @@ void gyre_socket_tune(int fd, int dead_time_ms);
 /* Has a tuned connection last for half an hour without an acknowledgement. Its owner ends it. */
 void gyre_socket_hold(int fd, int dead_time_ms);
 
+/* Writes the addresses of both ends of a connection; "?" for one that is not known. */
+void gyre_socket_names(int fd, char mine[GYRE_ADDRESS_TEXT], char theirs[GYRE_ADDRESS_TEXT]);
+
 /* Sends (POLLOUT) or receives (POLLIN) all bytes. 0; GYRE_TIMED_OUT at the deadline, a time of
  * gyre_now_ns(); GYRE_PEER_LOST. */
 int gyre_socket_move(int fd, short direction, void *bytes, size_t length, uint64_t deadline_ns);
