@@ -22,8 +22,8 @@
  *   - Owed, not queued. For each channel a set of bits says what must still be sent. Contents are
  *     read when the channel has room, so a slow channel gets the newest state and needs no memory.
  *
- * The parts below: failure.c decides, inquiry.c and early_leave.c find, outbox.c composes messages,
- * tree.c knows the channels, audit.c judges calls. */
+ * The parts below: failure.c decides, inquiry.c and early_leave.c find, resume.c keeps channels
+ * that broke, outbox.c composes messages, tree.c knows the channels, audit.c judges calls. */
 #include "transport/watch/detect/inside.h"
 
 #include "base/clock.h"
@@ -86,23 +86,13 @@ void gyre_detector_destroy(struct gyre_failure_detector *detector)
 
 /* -- what happens ------------------------------------------------------------------------------ */
 
-static void advance_clock(struct gyre_failure_detector *detector, uint64_t now)
-{
-    uint64_t gap = now - detector->now;
-
-    if (gap > detector->lateness_max)
-        detector->granted += gap - detector->interval;
-    detector->now = now;
-    detector->clock = now - detector->granted;
-}
-
 /* Whether the channel's peer has been silent for longer than it may. */
 static bool silent(const struct gyre_failure_detector *detector,
                    const struct gyre_detector_channel *channel)
 {
     uint64_t limit = detector->is.dead_ns + (channel->heard ? 0 : FIRST_CONTACT);
 
-    if (!channel->tree_edge || channel->left || channel->gone)
+    if (!channel->tree_edge || channel->left || channel->gone || channel->broken)
         return false;
     return detector->clock - channel->heard_at > limit;
 }
@@ -111,9 +101,13 @@ static void check_silence(struct gyre_failure_detector *detector)
 {
     struct gyre_detector_record record;
 
-    if (detector->is.dead_ns == 0 || detector->all_left)
+    if (detector->all_left)
         return;
-    for (uint32_t i = 0; i < detector->channels; i++) {
+    if (gyre_detector_find_unresumed(detector, &record)) {
+        gyre_detector_found(detector, &record);
+        return;
+    }
+    for (uint32_t i = 0; detector->is.dead_ns > 0 && i < detector->channels; i++) {
         const struct gyre_detector_channel *channel = &detector->channel[i];
         if (!silent(detector, channel))
             continue;
@@ -171,14 +165,32 @@ static void note_state(struct gyre_failure_detector *detector, struct gyre_detec
         gyre_audit_hear(detector->audit, detector->clock, state);
     } else if (memcmp(&post->state, state, sizeof *state) != 0) {
         post->state = *state;
-        post->fresh = true;
+        post->fresh = post->known = true;
     }
+}
+
+static bool has_broken_channel(const struct gyre_failure_detector *detector)
+{
+    for (uint32_t i = 0; i < detector->channels; i++)
+        if (detector->channel[i].broken)
+            return true;
+    return false;
+}
+
+/* Rank 0 does not leave while a channel is broken: its peer waits for this word. */
+static void check_all_left(struct gyre_failure_detector *detector)
+{
+    if (detector->is.rank != 0 || !detector->leaving || detector->left < detector->channels ||
+        detector->all_left || has_broken_channel(detector))
+        return;
+    detector->all_left = true;
+    gyre_detector_owe(detector, GYRE_OWED_ALL_BYE, NULL);
 }
 
 void gyre_detector_tick(struct gyre_failure_detector *detector, uint64_t now,
                         const struct gyre_watch_state *mine)
 {
-    advance_clock(detector, now);
+    gyre_detector_advance(detector, now);
     gyre_detector_stop_waiting(detector);
     if (detector->clock < detector->next_beat)
         return;
@@ -191,6 +203,7 @@ void gyre_detector_tick(struct gyre_failure_detector *detector, uint64_t now,
     for (uint32_t i = 0; i < detector->channels; i++)
         if (detector->channel[i].tree_edge && !detector->channel[i].gone)
             detector->channel[i].owed |= GYRE_OWED_BEAT;
+    check_all_left(detector);
     check_silence(detector);
     for (uint32_t i = 0; i < detector->channels; i++)
         gyre_detector_compare(detector, &detector->channel[i]);
@@ -213,15 +226,6 @@ static void hear_beat(struct gyre_failure_detector *detector, uint32_t index,
         else if (state.rank == peer)
             note_state(detector, &detector->post[1 + index], &state);
     }
-}
-
-static void check_all_left(struct gyre_failure_detector *detector)
-{
-    if (detector->is.rank != 0 || !detector->leaving || detector->left < detector->channels ||
-        detector->all_left)
-        return;
-    detector->all_left = true;
-    gyre_detector_owe(detector, GYRE_OWED_ALL_BYE, NULL);
 }
 
 /* Hears a goodbye, and compares at once: ranks that wait for the sender shall not wait for the next
@@ -254,7 +258,7 @@ void gyre_detector_receive(struct gyre_failure_detector *detector, uint64_t now,
 {
     struct gyre_detector_channel *channel = &detector->channel[index];
 
-    advance_clock(detector, now);
+    gyre_detector_advance(detector, now);
     if (message->epoch != detector->is.epoch)
         return;
     channel->heard = true;
@@ -293,6 +297,7 @@ void gyre_detector_receive(struct gyre_failure_detector *detector, uint64_t now,
 static bool parts(struct gyre_failure_detector *detector, struct gyre_detector_channel *channel)
 {
     channel->gone = true;
+    channel->broken = false;
     channel->owed = 0;
     if (channel->peer == 0 && channel->left && detector->leaving)
         end_waiting(detector); /* rank 0 counts goodbyes no longer */
@@ -310,9 +315,9 @@ static void compose_end(const struct gyre_failure_detector *detector,
         "launcher tell why");
 }
 
-/* The kernel of another machine closes a socket when its process ends, and a rank that fails says
- * why before. So the end of such a channel is a cause. Inside a node the pidfd is asked instead: a
- * child may keep the socket, and the rank's last words may be unread. */
+/* The kernel of another machine closes a socket when its process ends, and refuses connections to
+ * it. A rank that fails says why before. So the end of such a channel is a cause. Inside a node the
+ * pidfd is asked instead: a child may keep the socket, and the rank's last words may be unread. */
 void gyre_detector_eof(struct gyre_failure_detector *detector, uint64_t now, uint32_t index,
                        const char *why)
 {
@@ -325,7 +330,7 @@ void gyre_detector_eof(struct gyre_failure_detector *detector, uint64_t now, uin
     bool differs =
         detector->stage == GYRE_DETECTOR_HELD && detector->record.status == GYRE_MISMATCH;
 
-    advance_clock(detector, now);
+    gyre_detector_advance(detector, now);
     if (channel->gone || !parts(detector, channel))
         return;
     if (why == NULL)
@@ -348,7 +353,7 @@ void gyre_detector_corrupt(struct gyre_failure_detector *detector, uint64_t now,
     const struct gyre_detector_channel *channel = &detector->channel[index];
     struct gyre_detector_record record;
 
-    advance_clock(detector, now);
+    gyre_detector_advance(detector, now);
     if (channel->gone || channel->left || detector->all_left)
         return;
     gyre_detector_compose(
@@ -364,7 +369,7 @@ void gyre_detector_ended(struct gyre_failure_detector *detector, uint64_t now, u
     struct gyre_detector_channel *channel = &detector->channel[index];
     struct gyre_detector_record record;
 
-    advance_clock(detector, now);
+    gyre_detector_advance(detector, now);
     if (!parts(detector, channel))
         return;
     if (channel->peer == 0)
@@ -377,7 +382,7 @@ void gyre_detector_launcher_gone(struct gyre_failure_detector *detector, uint64_
 {
     struct gyre_detector_record record;
 
-    advance_clock(detector, now);
+    gyre_detector_advance(detector, now);
     if (detector->all_left)
         return;
     gyre_detector_compose(
@@ -390,7 +395,7 @@ void gyre_detector_launcher_gone(struct gyre_failure_detector *detector, uint64_
 void gyre_detector_report(struct gyre_failure_detector *detector, uint64_t now,
                           const struct gyre_detector_record *record, bool echo)
 {
-    advance_clock(detector, now);
+    gyre_detector_advance(detector, now);
     if (echo)
         gyre_detector_hold(detector, detector->is.rank, record);
     else
@@ -400,7 +405,7 @@ void gyre_detector_report(struct gyre_failure_detector *detector, uint64_t now,
 void gyre_detector_leave(struct gyre_failure_detector *detector, uint64_t now,
                          const struct gyre_watch_state *mine)
 {
-    advance_clock(detector, now);
+    gyre_detector_advance(detector, now);
     detector->leaving = true;
     detector->mine = *mine;
     gyre_detector_owe(detector, GYRE_OWED_BYE, NULL);

@@ -3,9 +3,9 @@
  *
  *    tick(now, state) ─┐                      ┌─▶ next_message(channel): what to send
  *    receive(message) ─┤      ┌───────┐       ├─▶ failure(): the job's first failure, once decided
- *    eof, ended       ─┼────▶ │detect │ ──────┼─▶ take_warning(): a line for the log
- *    report           ─┤      └───────┘       ├─▶ all_left(): everybody has said goodbye
- *    leave            ─┘                      └─▶ wake(): when to tick next
+ *    broken, resumed  ─┤      │detect │ ──────┼─▶ take_warning(): a line for the log
+ *    eof, ended       ─┼────▶ └───────┘       ├─▶ all_left(): everybody has said goodbye
+ *    report, leave    ─┘                      └─▶ wake(): when to tick next
  *
  * A *channel* leads to one peer. Every rank has one to each rank of its node and one to rank 0;
  * they are numbered by peer, ascending. Nothing is allocated after create(). One thread at a
@@ -62,6 +62,21 @@ void gyre_detector_receive(struct gyre_failure_detector *detector, uint64_t now,
 /* Takes the news that a channel brings bytes that the peer did not send. The channel's end
  * follows. */
 void gyre_detector_corrupt(struct gyre_failure_detector *detector, uint64_t now, uint32_t channel);
+
+/* Takes the break of a channel to another node, whose peer may live: `status` is the negative errno
+ * of its socket. True: the channel is not given up. The caller makes it anew and calls resumed(),
+ * or learns that the peer's process has ended and calls eof(). Until then the channel's messages
+ * stay owed, and the dead time limits the wait. False: the caller calls eof(). */
+bool gyre_detector_broken(struct gyre_failure_detector *detector, uint64_t now, uint32_t channel,
+                          int status);
+
+/* Takes a new connection of a channel, whose old one may have lost messages on the way. Whatever
+ * the peer must know is owed once more, which is harmless where the peer knows it already. Also for
+ * a peer that counts as lost: it learns of the failure. */
+void gyre_detector_resumed(struct gyre_failure_detector *detector, uint64_t now, uint32_t channel);
+
+/* Whether the channel is broken and not given up. */
+bool gyre_detector_awaits(const struct gyre_failure_detector *detector, uint32_t channel);
 
 /* Takes the end of a channel. The caller reads the channel to its end first. `why` may be NULL. */
 void gyre_detector_eof(struct gyre_failure_detector *detector, uint64_t now, uint32_t channel,

@@ -1,6 +1,7 @@
 /* The inside of the failure detector, for its files only: failure_detector.c (events), tree.c
  * (channels), failure.c (one failure), inquiry.c (the calls of two ranks that differ),
- * early_leave.c (ranks that left too early) and outbox.c (messages). */
+ * early_leave.c (ranks that left too early), resume.c (channels that broke) and outbox.c
+ * (messages). */
 #ifndef GYRE_TRANSPORT_WATCH_DETECT_INSIDE_H
 #define GYRE_TRANSPORT_WATCH_DETECT_INSIDE_H
 
@@ -30,13 +31,15 @@ struct gyre_detector_channel {
     uint8_t owed;
     bool tree_edge; /* an edge of the tree: beats in both directions, silence counts */
     bool heard, left, gone;
-    uint64_t heard_at;
+    bool broken;   /* its connection is lost, and a new one is being made */
+    int broken_by; /* the negative errno */
+    uint64_t heard_at, broken_at;
     struct gyre_watch_state last; /* its state at its goodbye */
 };
 
 struct gyre_detector_post { /* a rank's state that rank 0 has not been told yet */
     struct gyre_watch_state state;
-    bool fresh;
+    bool fresh, known; /* known: there is a state */
 };
 
 struct gyre_detector_side { /* of a mismatch: a rank that rank 0 has asked */
@@ -62,6 +65,17 @@ struct gyre_failure_detector {
     struct gyre_detector_post *post;       /* [0] this rank, [1 + i] channel i; unused on rank 0 */
     struct gyre_call_audit *audit;         /* rank 0 only */
 };
+
+/* Sets the clock, which leaves out time in which the failure detector did not run. */
+static inline void gyre_detector_advance(struct gyre_failure_detector *detector, uint64_t now)
+{
+    uint64_t gap = now - detector->now;
+
+    if (gap > detector->lateness_max)
+        detector->granted += gap - detector->interval;
+    detector->now = now;
+    detector->clock = now - detector->granted;
+}
 
 /* tree.c */
 int gyre_detector_make_channels(
@@ -100,6 +114,10 @@ void gyre_detector_settle_inquiry(struct gyre_failure_detector *detector);
 /* early_leave.c. Compares this rank's operations with those of a peer that has left. */
 void gyre_detector_compare(struct gyre_failure_detector *detector,
                            const struct gyre_detector_channel *channel);
+
+/* resume.c. Finds a broken channel whose time is over; true: *record tells it. */
+bool gyre_detector_find_unresumed(struct gyre_failure_detector *detector,
+                                  struct gyre_detector_record *record);
 
 /* outbox.c */
 void gyre_detector_owe(struct gyre_failure_detector *detector, enum gyre_detector_owed what,

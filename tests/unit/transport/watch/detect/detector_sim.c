@@ -5,16 +5,18 @@
 #include "base/clock.h"
 #include "rig/test.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum what { WAKE, MESSAGE, END_OF_CHANNEL, END_OF_PROCESS };
+enum what { WAKE, MESSAGE, END_OF_CHANNEL, END_OF_PROCESS, DIAL };
 
 struct sim_event {
     uint64_t at, order; /* equal times keep their order */
     enum what what;
     uint32_t rank, channel; /* to whom, and on which of its channels */
+    uint64_t wire;          /* of a message: the connection that carries it */
     size_t length;
     uint8_t *bytes;
 };
@@ -92,6 +94,7 @@ static void transmit(struct sim *sim, uint32_t from, uint32_t channel, struct si
     event.at = arrival(sim, &sim->rank[from], channel);
     event.rank = to;
     event.channel = (uint32_t)gyre_detector_channel(sim->rank[to].detector, from);
+    event.wire = sim->rank[from].wire[channel];
     bool lost = sim->rank[to].side != sim->rank[from].side && event.what != END_OF_PROCESS;
     if (lost)
         free(event.bytes);
@@ -106,7 +109,8 @@ static void send_all(struct sim *sim, uint32_t rank)
     size_t length;
 
     for (uint32_t i = 0; i < gyre_detector_channels(detector); i++) {
-        while ((length = gyre_detector_next_message(detector, i, bytes)) > 0) {
+        while (sim->rank[rank].wire[i] != 0 &&
+               (length = gyre_detector_next_message(detector, i, bytes)) > 0) {
             struct sim_event event = {.what = MESSAGE, .length = length, .bytes = malloc(length)};
             assert_non_null(event.bytes);
             memcpy(event.bytes, bytes, length);
@@ -147,6 +151,52 @@ static void settle(struct sim *sim, uint32_t rank)
     schedule_wake(sim, rank);
 }
 
+/* -- connections made anew --------------------------------------------------------------------- */
+
+static void dial_later(struct sim *sim, uint32_t rank, uint32_t channel, uint64_t pause)
+{
+    push(sim, (struct sim_event){.at = sim->now + pause + latency(sim),
+                                 .what = DIAL,
+                                 .rank = rank,
+                                 .channel = channel});
+}
+
+/* The connection has ended at this rank: it dials, unless its detector has given the peer up. */
+static void lose_wire(struct sim *sim, uint32_t rank, uint32_t channel)
+{
+    struct sim_rank *me = &sim->rank[rank];
+
+    me->wire[channel] = 0;
+    if (gyre_detector_broken(me->detector, sim->now, channel, -ECONNRESET))
+        dial_later(sim, rank, channel, 0);
+    else
+        gyre_detector_eof(me->detector, sim->now, channel, NULL);
+}
+
+static void settle(struct sim *sim, uint32_t rank);
+
+/* Dials: an ended process refuses, and a peer that can be reached answers. */
+static void dial(struct sim *sim, uint32_t rank, uint32_t channel)
+{
+    struct sim_rank *me = &sim->rank[rank];
+    uint32_t to = gyre_detector_peer(me->detector, channel);
+    struct sim_rank *peer = &sim->rank[to];
+    uint32_t back = (uint32_t)gyre_detector_channel(peer->detector, rank);
+
+    if (!gyre_detector_awaits(me->detector, channel))
+        return;
+    if (peer->dead && !peer->lingers && me->side == peer->side) {
+        gyre_detector_eof(me->detector, sim->now, channel, NULL);
+    } else if (peer->dead || me->side != peer->side || peer->paused_until > sim->now) {
+        dial_later(sim, rank, channel, 10 * GYRE_MS);
+    } else {
+        me->wire[channel] = peer->wire[back] = ++sim->wires;
+        gyre_detector_resumed(me->detector, sim->now, channel);
+        gyre_detector_resumed(peer->detector, sim->now, back);
+        settle(sim, to);
+    }
+}
+
 /* -- events ------------------------------------------------------------------------------------ */
 
 static void deliver(struct sim *sim, const struct sim_event *event)
@@ -158,11 +208,16 @@ static void deliver(struct sim *sim, const struct sim_event *event)
     case WAKE:
         break;
     case MESSAGE:
+        if (event->wire != me->wire[event->channel])
+            break; /* it was under way when the connection was lost */
         assert_int_equal(gyre_watch_decode(event->bytes, event->length, &message), 0);
         gyre_detector_receive(me->detector, sim->now, event->channel, &message);
         break;
     case END_OF_CHANNEL:
-        gyre_detector_eof(me->detector, sim->now, event->channel, NULL);
+        lose_wire(sim, event->rank, event->channel);
+        break;
+    case DIAL:
+        dial(sim, event->rank, event->channel);
         break;
     case END_OF_PROCESS:
         gyre_detector_ended(me->detector, sim->now, event->channel);
@@ -223,7 +278,29 @@ void sim_kill(struct sim *sim, uint32_t rank)
 
 void sim_kill_open(struct sim *sim, uint32_t rank)
 {
+    sim->rank[rank].lingers = true;
     end_channels(sim, rank, false);
+}
+
+static void reset_end(struct sim *sim, uint32_t at, uint32_t peer)
+{
+    int channel = gyre_detector_channel(sim->rank[at].detector, peer);
+
+    assert_true(channel >= 0);
+    lose_wire(sim, at, (uint32_t)channel);
+    settle(sim, at);
+}
+
+void sim_reset(struct sim *sim, uint32_t a, uint32_t b, bool a_notices, bool b_notices)
+{
+    int channel = gyre_detector_channel(sim->rank[a].detector, b);
+
+    assert_true(channel >= 0);
+    sim->rank[a].wire[channel] = ++sim->wires; /* the ends have no connection in common */
+    if (a_notices)
+        reset_end(sim, a, b);
+    if (b_notices)
+        reset_end(sim, b, a);
 }
 
 void sim_pause(struct sim *sim, uint32_t rank, uint64_t duration_ns)
@@ -286,13 +363,17 @@ static void seat(struct sim *sim, uint32_t rank)
 
     assert_int_equal(gyre_detector_create(&options, sim->now, &me->detector), 0);
     me->clear = calloc(gyre_detector_channels(me->detector) + 1, sizeof *me->clear);
-    assert_non_null(me->clear);
+    me->wire = calloc(gyre_detector_channels(me->detector) + 1, sizeof *me->wire);
+    assert_true(me->clear != NULL && me->wire != NULL);
+    for (uint32_t i = 0; i < gyre_detector_channels(me->detector); i++)
+        me->wire[i] = 1;
 }
 
 void sim_open(struct sim *sim)
 {
     gyre_rng_seed(&sim->rng, sim->seed);
     sim->now = 1000 * GYRE_SECOND;
+    sim->wires = 1;
     if (sim->patience_ns == 0)
         sim->patience_ns = 10 * GYRE_SECOND;
     if (sim->latency_max == 0)
@@ -319,6 +400,7 @@ void sim_close(struct sim *sim)
     for (uint32_t rank = 0; rank < sim->n; rank++) {
         gyre_detector_destroy(sim->rank[rank].detector);
         free(sim->rank[rank].clear);
+        free(sim->rank[rank].wire);
     }
     free(sim->heap);
     free(sim->rank);

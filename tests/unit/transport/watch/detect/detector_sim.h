@@ -18,9 +18,10 @@ struct sim_rank {
     uint64_t asked, wakes_at;      /* when it wanted to wake, and when it will */
     uint64_t failed_at;            /* when its failure was decided; 0: it has none */
     uint64_t *clear;               /* per channel: when the last message sent on it arrives */
-    uint32_t side;                 /* messages between different sides are lost */
+    uint64_t *wire; /* per channel: its connection, the same number at both ends; 0: broken */
+    uint32_t side;  /* messages between different sides are lost */
     uint32_t warnings;
-    bool dead;
+    bool dead, lingers; /* lingers: a child keeps its sockets open */
     char warning[GYRE_WATCH_TEXT_MAX];
 };
 
@@ -36,7 +37,7 @@ struct sim {
     struct gyre_rng rng;
     struct gyre_member *member;
     struct sim_rank *rank;
-    uint64_t now, order, messages;
+    uint64_t now, order, messages, wires;
     struct sim_event *heap;
     size_t events, room;
 };
@@ -48,6 +49,8 @@ void sim_run(struct sim *sim, uint64_t duration_ns);
 void sim_kill(struct sim *sim, uint32_t rank); /* the process ends; its sockets close */
 void sim_kill_open(struct sim *sim,
                    uint32_t rank); /* it ends, but a child keeps its sockets open */
+/* A connection between nodes is reset, and of the two ends those that are told notice. */
+void sim_reset(struct sim *sim, uint32_t a, uint32_t b, bool a_notices, bool b_notices);
 void sim_pause(struct sim *sim, uint32_t rank, uint64_t duration_ns);
 void sim_cut_node(struct sim *sim, uint32_t node); /* its network is gone */
 void sim_report(struct sim *sim, uint32_t rank, int status, uint32_t blamed, bool echo,

@@ -1,0 +1,127 @@
+/* Channels between nodes whose connection broke while the peer may live.
+ *
+ *      open ── broken() ──▶ broken ── resumed() ──▶ open, everything owed once more
+ *                             │
+ *                             ├── eof(): the peer's process has ended ──▶ gone
+ *                             └── nothing within the dead time ──▶ the failure
+ *
+ * A firewall that forgets a connection, or a segment that somebody forges, resets a connection
+ * whose two ends are well. So the break of a channel is no death. The watch makes a new connection,
+ * and only a peer that refuses it has ended.
+ *
+ * The old connection may have swallowed messages, and nobody knows which. No message has to be
+ * counted, because each says what is, not what has changed: a failure, a goodbye and a state are
+ * told again, and who knows them already learns nothing new. Only a warning, a line for a log, may
+ * be lost on a rank.
+ *
+ * Tested by tests/unit/transport/watch/detect/resume_test.c. */
+#include "transport/watch/detect/inside.h"
+
+#include "base/clock.h"
+#include "base/status.h"
+
+#include <inttypes.h>
+
+#define UNRESUMED (10 * GYRE_SECOND) /* the limit where there is no dead time */
+
+bool gyre_detector_broken(struct gyre_failure_detector *detector, uint64_t now, uint32_t index,
+                          int status)
+{
+    struct gyre_detector_channel *channel = &detector->channel[index];
+    bool near =
+        detector->is.member[channel->peer].node == detector->is.member[detector->is.rank].node;
+
+    gyre_detector_advance(detector, now);
+    if (near || channel->gone || detector->all_left)
+        return false;
+    if (!channel->broken)
+        channel->broken_at = detector->clock;
+    channel->broken = true;
+    channel->broken_by = status;
+    return true;
+}
+
+/* Has the next beats tell the parent all states once more. */
+static void refresh_states(struct gyre_failure_detector *detector)
+{
+    for (uint32_t i = 0; i <= detector->channels; i++)
+        detector->post[i].fresh = detector->post[i].known;
+}
+
+/* Whether rank 0 waits for the peer's answer about a mismatch. */
+static bool awaits_answer(const struct gyre_failure_detector *detector, uint32_t peer)
+{
+    bool asks = detector->is.rank == 0 && detector->stage == GYRE_DETECTOR_HELD &&
+                detector->record.status == GYRE_MISMATCH;
+
+    for (int i = 0; asks && i < 2; i++)
+        if (detector->side[i].rank == peer && !detector->side[i].told)
+            return true;
+    return false;
+}
+
+static void owe_again(struct gyre_failure_detector *detector, struct gyre_detector_channel *channel)
+{
+    bool root = detector->is.rank == 0;
+
+    if (detector->stage >= GYRE_DETECTOR_PROPOSED ||
+        (detector->stage == GYRE_DETECTOR_HELD && !root && channel->peer == 0))
+        channel->owed |= GYRE_OWED_FAILURE;
+    if (awaits_answer(detector, channel->peer))
+        channel->owed |= GYRE_OWED_ASK;
+    if (detector->leaving)
+        channel->owed |= GYRE_OWED_BYE;
+    if (root && detector->all_left)
+        channel->owed |= GYRE_OWED_ALL_BYE;
+    if (channel->tree_edge)
+        channel->owed |= GYRE_OWED_BEAT;
+    if (!root && channel->peer == gyre_detector_parent(detector))
+        refresh_states(detector);
+}
+
+void gyre_detector_resumed(struct gyre_failure_detector *detector, uint64_t now, uint32_t index)
+{
+    struct gyre_detector_channel *channel = &detector->channel[index];
+
+    gyre_detector_advance(detector, now);
+    channel->broken = channel->gone = false;
+    channel->heard_at = detector->next_beat = detector->clock;
+    owe_again(detector, channel);
+}
+
+bool gyre_detector_awaits(const struct gyre_failure_detector *detector, uint32_t channel)
+{
+    return detector->channel[channel].broken;
+}
+
+/* Whether the time of a broken channel is over. Where the peer's beats were to come over it, its
+ * silence began with the last one. */
+static bool overdue(const struct gyre_failure_detector *detector,
+                    const struct gyre_detector_channel *channel)
+{
+    uint64_t dead = detector->is.dead_ns;
+    bool beats = channel->tree_edge && channel->heard && dead > 0;
+    uint64_t since = beats ? channel->heard_at : channel->broken_at;
+
+    return channel->broken && !channel->left &&
+           detector->clock - since > (dead > 0 ? dead : UNRESUMED);
+}
+
+bool gyre_detector_find_unresumed(struct gyre_failure_detector *detector,
+                                  struct gyre_detector_record *record)
+{
+    for (uint32_t i = 0; i < detector->channels; i++) {
+        struct gyre_detector_channel *channel = &detector->channel[i];
+        if (!overdue(detector, channel))
+            continue;
+        uint64_t limit = detector->is.dead_ns > 0 ? detector->is.dead_ns : UNRESUMED;
+        gyre_detector_compose(
+            detector, record, GYRE_PEER_LOST, channel->peer,
+            "cannot be reached: its control channel broke (%s) and could not be made anew within "
+            "the dead time (%" PRIu64 " ms, see GYRE_DEAD_TIME): it is stopped, or its host or the "
+            "network to it is down",
+            gyre_status_name(channel->broken_by), limit / GYRE_MS);
+        return true;
+    }
+    return false;
+}
