@@ -97,7 +97,7 @@ transport/domain         base base/machine device transport/watch transport/join
                          transport/stream transport/memory transport/job transport/net
                          transport/seal
 transport/watch          base base/machine device transport/watch/detect transport/job/job.h
-                         transport/join/joined.h transport/memory transport/net/descriptors.h
+                         transport/join/joined.h transport/memory transport/net
                          transport/seal
                          transport/stream/signature.h
 transport/watch/detect   base transport/join/joined.h transport/stream/signature.h

@@ -4,7 +4,9 @@
  *     loop.c      the thread: events in, the failure detector's conclusions out
  *     share.c     regions that this process shares
  *     import.c    regions that its peers share
- *     links.c     sending to each peer
+ *     redial.c    connections that this rank makes anew
+ *     visitors.c  connections that other ranks make anew
+ *     links.c     opening a link to each peer, sending over it, its end
  *     channel.c   messages over sockets
  *     activity.c  this rank's activity
  *
@@ -15,24 +17,34 @@
 
 #include "base/clock.h"
 #include "transport/memory/views.h"
+#include "transport/net/handshake.h"
 #include "transport/watch/detect/failure_detector.h"
 #include "transport/watch/watch.h"
 #include "transport/watch/channel.h"
 
 #include <pthread.h>
 
+struct gyre_watch_dial; /* a connection that this rank is making anew */
+
 struct gyre_watch_link { /* to one peer; same index as the failure detector's channel */
     struct gyre_watch_channel channel;
     int pidfd; /* borrowed, -1: another node, or ended */
     bool node; /* the peer is of this node, so regions are shared with it */
     bool broken;
+    int broken_by; /* the status; 0: the link has never broken */
+    uint64_t broken_at;
+    /* The number of its connection, equal at both ends: 0 is the join's, others are numbers of the
+     * higher rank's attempts. */
+    uint16_t wire, attempts;
+    struct gyre_watch_dial *dial; /* NULL: none */
     bool deaf;       /* the peer reads no more; its earlier messages are read to their end */
     bool wants_room; /* epoll tells when the socket has room again */
     _Atomic bool ended;
     _Atomic int bell; /* the peer's doorbell + 1, 0: not passed */
 };
 
-struct gyre_watch_export; /* a region that this process shares */
+struct gyre_watch_visitor; /* somebody at the listener */
+struct gyre_watch_export;  /* a region that this process shares */
 
 struct gyre_watch {
     struct gyre_watch_options is;
@@ -45,8 +57,9 @@ struct gyre_watch {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a share was answered, the failure is known, or all ranks have left */
     pthread_t thread;
-    int poller, nudge; /* an epoll; an eventfd that wakes the thread */
-    int launcher;      /* borrowed, -1: none */
+    int poller, nudge;                  /* an epoll; an eventfd that wakes the thread */
+    int launcher;                       /* borrowed, -1: none */
+    struct gyre_watch_visitor *visitor; /* GYRE_WATCH_VISITORS; NULL: nobody may come */
     uint16_t epoch;
     bool locks, ending, told;
     uint64_t parts_until; /* the end of the last wait for peers; 0: this rank is not parting */
@@ -62,10 +75,15 @@ enum gyre_watch_source { /* the source of an event of the poller; the index is a
                          GYRE_WATCH_FROM_LINK,
                          GYRE_WATCH_FROM_PIDFD,
                          GYRE_WATCH_FROM_LAUNCHER,
-                         GYRE_WATCH_FROM_NUDGE
+                         GYRE_WATCH_FROM_NUDGE,
+                         GYRE_WATCH_FROM_DIAL, /* the index is a link's */
+                         GYRE_WATCH_FROM_LISTENER,
+                         GYRE_WATCH_FROM_VISITOR /* the index is a visitor's */
 };
 
 enum { GYRE_WATCH_ADDRESS_BYTES = 8 }; /* of a region's address, as told inside a process */
+enum { GYRE_WATCH_VISITORS = 64 };
+enum { GYRE_WATCH_WELCOME = 1 }; /* the record that answers a proven connection */
 
 /* The functions below are called with the lock held. */
 
@@ -79,6 +97,21 @@ static inline int gyre_watch_sleep(struct gyre_watch *watch, uint64_t until_ns)
 
 /* -- links.c ----------------------------------------------------------------------------------- */
 
+/* Opens a link over the descriptors that the join left. */
+int gyre_watch_open_link(struct gyre_watch *watch, uint32_t link);
+
+/* Goes on over a new connection of that number, which it takes. The old one ends. */
+void gyre_watch_reopen_link(struct gyre_watch *watch, uint32_t link, int fd, uint16_t wire,
+                            const struct gyre_traffic_keys *keys);
+
+/* Begins a handshake of a connection that is made anew: the proof of the session's key, both
+ * nonces, and the claim of this rank, epoch and wire. */
+int gyre_watch_start_proof(const struct gyre_watch *watch, struct gyre_handshake *shake,
+                           enum gyre_handshake_side side, uint16_t wire);
+
+/* Changes what the poller tells about a descriptor. */
+void gyre_watch_rearm(struct gyre_watch *watch, int fd, uint32_t events,
+                      enum gyre_watch_source source, uint32_t index);
 int gyre_watch_listen(struct gyre_watch *watch, int fd, uint32_t events,
                       enum gyre_watch_source source, uint32_t index);
 
@@ -90,11 +123,29 @@ void gyre_watch_post(struct gyre_watch *watch, uint32_t link,
 void gyre_watch_send_owed(struct gyre_watch *watch, uint32_t link);
 void gyre_watch_flush(struct gyre_watch *watch, uint32_t link);
 
-/* Marks the link as broken and tells the failure detector. */
+/* Marks the link as broken and tells the failure detector, which decides whether the link may be
+ * made anew. */
 void gyre_watch_break(struct gyre_watch *watch, uint32_t link, int status);
 
 /* Whether a peer of this node can still answer. */
 bool gyre_watch_link_answers(const struct gyre_watch *watch, uint32_t link);
+
+/* -- redial.c ---------------------------------------------------------------------------------- */
+
+/* ready: acts on an event of a dial. turn: starts dials of links that have broken, and ends those
+ * that have taken too long. wake: when to call turn next. */
+void gyre_watch_redial_ready(struct gyre_watch *watch, uint32_t link);
+void gyre_watch_redial_turn(struct gyre_watch *watch, uint64_t now);
+uint64_t gyre_watch_redial_wake(const struct gyre_watch *watch);
+void gyre_watch_drop_dials(struct gyre_watch *watch);
+
+/* -- visitors.c -------------------------------------------------------------------------------- */
+
+/* open: listens where the join left a listener. */
+int gyre_watch_open_visitors(struct gyre_watch *watch);
+void gyre_watch_admit_visitor(struct gyre_watch *watch); /* one is at the listener */
+void gyre_watch_hear_visitor(struct gyre_watch *watch, uint32_t visitor);
+void gyre_watch_drop_visitors(struct gyre_watch *watch);
 
 /* -- share.c, import.c ------------------------------------------------------------------------- */
 

@@ -153,6 +153,15 @@ static void handle(struct gyre_watch *watch, const struct epoll_event *event)
         epoll_ctl(watch->poller, EPOLL_CTL_DEL, watch->launcher, NULL);
         gyre_detector_launcher_gone(watch->detector, gyre_now_ns());
         break;
+    case GYRE_WATCH_FROM_DIAL:
+        gyre_watch_redial_ready(watch, index);
+        break;
+    case GYRE_WATCH_FROM_LISTENER:
+        gyre_watch_admit_visitor(watch);
+        break;
+    case GYRE_WATCH_FROM_VISITOR:
+        gyre_watch_hear_visitor(watch, index);
+        break;
     case GYRE_WATCH_FROM_NUDGE:
         if (read(watch->nudge, &count, sizeof count) < 0)
             return; /* another thread's turn took it */
@@ -200,7 +209,10 @@ void gyre_watch_turn(struct gyre_watch *watch)
 static int sleep_ms(struct gyre_watch *watch)
 {
     uint64_t now = gyre_now_ns(), wake = gyre_detector_wake(watch->detector);
+    uint64_t dial = gyre_watch_redial_wake(watch);
 
+    if (dial < wake)
+        wake = dial;
     if (wake <= now)
         return 0;
     return (int)((wake - now + GYRE_MS - 1) / GYRE_MS);
@@ -219,6 +231,7 @@ void *gyre_watch_run(void *argument)
         pthread_mutex_lock(&watch->lock);
         for (int i = 0; i < count; i++)
             handle(watch, &event[i]);
+        gyre_watch_redial_turn(watch, gyre_now_ns());
         gyre_watch_turn(watch);
     }
     pthread_mutex_unlock(&watch->lock);

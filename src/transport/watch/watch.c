@@ -27,39 +27,10 @@
 #define PATIENCE (10 * GYRE_SECOND) /* before ranks that have not joined are named */
 /* For messages that sockets have not taken when the thread ends. */
 #define LAST_WORDS (100 * GYRE_MS)
+/* For links that broke to be made anew, where a failure has to be told. */
+#define LAST_CALL (300 * GYRE_MS)
 
 /* -- start ------------------------------------------------------------------------------------- */
-
-/* Protects a link over a control connection. */
-static int seal_link(struct gyre_watch *watch, struct gyre_watch_link *link, uint32_t rank)
-{
-    const struct gyre_peer *peer = &watch->is.joined->peer[rank];
-    const enum gyre_seal_mode mode = watch->is.security[peer->one_machine];
-
-    gyre_log(GYRE_LOG_DEBUG, "the watch's messages to rank %u are %s", rank, gyre_seal_word(mode));
-    return gyre_watch_channel_seal(&link->channel, mode, &peer->control_keys);
-}
-
-static int open_link(struct gyre_watch *watch, uint32_t index)
-{
-    struct gyre_watch_link *link = &watch->link[index];
-    const struct gyre_joined *joined = watch->is.joined;
-    uint32_t rank = gyre_detector_peer(watch->detector, index);
-    const struct gyre_peer *peer = &joined->peer[rank];
-
-    link->node =
-        joined->member[rank].node == joined->member[joined->rank].node && peer->unix_fd >= 0;
-    link->pidfd = link->node ? peer->pidfd : -1;
-    int status =
-        gyre_watch_channel_init(&link->channel, link->node ? peer->unix_fd : peer->control);
-    if (status == 0 && !link->node)
-        status = seal_link(watch, link, rank);
-    if (status == 0)
-        status = gyre_watch_listen(watch, link->channel.fd, EPOLLIN, GYRE_WATCH_FROM_LINK, index);
-    if (status == 0 && link->pidfd >= 0)
-        status = gyre_watch_listen(watch, link->pidfd, EPOLLIN, GYRE_WATCH_FROM_PIDFD, index);
-    return status;
-}
 
 static int open_links(struct gyre_watch *watch, struct gyre_trouble *trouble)
 {
@@ -69,7 +40,7 @@ static int open_links(struct gyre_watch *watch, struct gyre_trouble *trouble)
         return gyre_trouble_set(trouble, -ENOMEM, "watch: out of memory for %u links",
                                 watch->links);
     for (uint32_t i = 0; i < watch->links; i++) {
-        int status = open_link(watch, i);
+        int status = gyre_watch_open_link(watch, i);
         if (status != 0)
             return gyre_trouble_set(
                 trouble, status, "watch: cannot watch the channel to rank %u: %s",
@@ -137,6 +108,8 @@ static void destroy(struct gyre_watch *watch)
         if (atomic_load(&watch->link[i].bell) > 0)
             close(atomic_load(&watch->link[i].bell) - 1);
     }
+    gyre_watch_drop_dials(watch);
+    gyre_watch_drop_visitors(watch);
     gyre_watch_drop_exports(watch);
     gyre_views_destroy(watch->views);
     gyre_detector_destroy(watch->detector);
@@ -176,6 +149,8 @@ int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch
     int status = build_watch(fresh);
     if (status == 0)
         status = open_links(fresh, trouble);
+    if (status == 0)
+        status = gyre_watch_open_visitors(fresh);
     if (status == 0) {
         fresh->mine.rank = options->joined->rank;
         gyre_watch_turn(fresh); /* the first beat: from now on silence counts */
@@ -222,6 +197,19 @@ uint64_t gyre_watch_part(struct gyre_watch *watch)
     return until;
 }
 
+/* Whether a link has broken and its peer, which may live, has not been told of the failure. */
+static bool owes_failure(const struct gyre_watch *watch)
+{
+    bool owes = false;
+
+    for (uint32_t i = 0; watch->told && watch->visitor != NULL && i < watch->links; i++) {
+        const struct gyre_watch_link *link = &watch->link[i];
+        owes |=
+            !link->node && (link->broken ? gyre_detector_awaits(watch->detector, i) : link->deaf);
+    }
+    return owes;
+}
+
 static void say_goodbye(struct gyre_watch *watch)
 {
     uint64_t until = leaving_deadline(watch);
@@ -231,6 +219,9 @@ static void say_goodbye(struct gyre_watch *watch)
     gyre_detector_leave(watch->detector, gyre_now_ns(), &watch->mine);
     gyre_watch_settle(watch);
     while (!watch->told && !gyre_detector_all_left(watch->detector) && late == 0)
+        late = gyre_watch_sleep(watch, until);
+    until = gyre_now_ns() + LAST_CALL;
+    for (late = 0; owes_failure(watch) && late == 0;)
         late = gyre_watch_sleep(watch, until);
     watch->ending = true;
 }

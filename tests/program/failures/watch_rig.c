@@ -35,18 +35,27 @@ void rig_pause(void)
 
 /* -- sockets ----------------------------------------------------------------------------------- */
 
+/* A listener on loopback, at a port of its own. */
+static int listen_near(struct sockaddr_storage *address)
+{
+    struct sockaddr_in near = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof *address;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+    assert_int_equal(bind(listener, (void *)&near, sizeof near), 0);
+    assert_int_equal(listen(listener, 64), 0);
+    assert_int_equal(getsockname(listener, (void *)address, &size), 0);
+    return listener;
+}
+
 /* Two ends of a TCP connection on loopback: what a control connection is. */
 static void tcp_pair(int out[2])
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_storage address;
+    int listener = listen_near(&address);
 
-    assert_int_equal(bind(listener, (void *)&address, sizeof address), 0);
-    assert_int_equal(listen(listener, 1), 0);
-    assert_int_equal(getsockname(listener, (void *)&address, &size), 0);
     out[0] = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(connect(out[0], (void *)&address, sizeof address), 0);
+    assert_int_equal(connect(out[0], (void *)&address, sizeof(struct sockaddr_in)), 0);
     out[1] = accept(listener, NULL, NULL);
     assert_true(out[1] >= 0);
     close(listener);
@@ -68,13 +77,18 @@ static void make_pairs(struct rig *rig)
 {
     memset(rig->pair, -1, sizeof rig->pair);
     for (uint32_t a = 0; a < rig->n; a++)
+        rig->listener[a] = listen_near(&rig->address[a]);
+    for (uint32_t a = 0; a < rig->n; a++)
         for (uint32_t b = a + 1; b < rig->n; b++)
             make_pair(rig, a, b);
 }
 
-/* Closes every end that is not this rank's own; rank n (the parent) keeps none. */
+/* Closes every socket that is not this rank's own; rank n (the parent) keeps none. */
 static void close_others(struct rig *rig, uint32_t rank)
 {
+    for (uint32_t a = 0; a < rig->n; a++)
+        if (a != rank)
+            close(rig->listener[a]);
     for (uint32_t a = 0; a < rig->n; a++)
         for (uint32_t b = 0; b < rig->n; b++)
             if (a != rank && rig->pair[a][b] >= 0)
@@ -101,11 +115,13 @@ static struct gyre_joined *make_joined(struct rig *rig, uint32_t rank)
 
     joined->rank = rank;
     joined->n = rig->n;
+    joined->listener = rig->listener[rank];
     joined->member = calloc(rig->n, sizeof *joined->member);
     joined->peer = calloc(rig->n, sizeof *joined->peer);
     for (uint32_t peer = 0; peer < rig->n; peer++) {
         joined->member[peer].node = rig->node[peer];
         joined->member[peer].pid = rig->board->pid[peer];
+        joined->member[peer].address = rig->address[peer];
         snprintf(joined->member[peer].host, sizeof joined->member[peer].host, "host%u",
                  rig->node[peer]);
         if (peer != rank)
@@ -148,8 +164,10 @@ int rig_await_health(struct rig_rank *me)
 
 static void live(struct rig *rig, uint32_t rank)
 {
-    struct gyre_job job = {
-        .rank = (int)rank, .epoch = 1, .launcher_fd = rig->launcher ? rig->launcher_pipe[0] : -1};
+    struct gyre_job job = {.rank = (int)rank,
+                           .world = (int)rig->n,
+                           .epoch = 1,
+                           .launcher_fd = rig->launcher ? rig->launcher_pipe[0] : -1};
     struct rig_rank me = {.rig = rig, .rank = rank, .board = rig->board};
     struct gyre_trouble trouble = {0};
 

@@ -9,6 +9,7 @@
 #include "transport/watch/watch.h"
 
 #include <pthread.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #define RIG_RANKS 8
@@ -50,6 +51,8 @@ struct rig {
     /* below: set by rig_start() */
     struct rig_board *board;
     int pair[RIG_RANKS][RIG_RANKS]; /* [a][b]: a's end of the socket between a and b */
+    int listener[RIG_RANKS];        /* of each rank, on loopback */
+    struct sockaddr_storage address[RIG_RANKS];
     int launcher_pipe[2];
 };
 

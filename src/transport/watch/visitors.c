@@ -1,0 +1,130 @@
+/* Visitors at this rank's listener: ranks whose connection to this one broke.
+ *
+ *      listener ─▶ visitor ─▶ handshake ─▶ WELCOME ─▶ of a higher rank: the link goes on over it
+ *                     │                            └▶ of a lower rank: this rank dials (redial.c)
+ *                     └ whoever cannot prove the session's key, or is not in time, is hung up on
+ *
+ * The session's key is of this epoch and this run of the job. Both ends add a nonce of their own,
+ * so nothing that was heard earlier proves anything, and each connection has keys of its own.
+ *
+ * A stranger costs one place of a table and is not answered. When the table is full, the visitor
+ * that came first makes room: a rank needs a millisecond, and tries again.
+ *
+ * Tested by tests/program/failures/watch_reset.c. */
+#include "transport/watch/inside.h"
+
+#include "transport/net/socket.h"
+#include "transport/net/talk.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+#define PATIENCE (5 * GYRE_SECOND) /* with a visitor, when another one comes */
+
+struct gyre_watch_visitor {
+    struct gyre_talk talk; /* fd −1: the place is free */
+    uint64_t since;
+};
+
+static void see_off(struct gyre_watch *watch, struct gyre_watch_visitor *visitor)
+{
+    if (visitor->talk.fd >= 0)
+        epoll_ctl(watch->poller, EPOLL_CTL_DEL, visitor->talk.fd, NULL);
+    gyre_talk_close(&visitor->talk);
+}
+
+/* Finds a place for one more, and frees those of visitors that were too slow. */
+static uint32_t clear_place(struct gyre_watch *watch, uint64_t now)
+{
+    uint32_t best = 0;
+
+    for (uint32_t i = 0; i < GYRE_WATCH_VISITORS; i++) {
+        struct gyre_watch_visitor *visitor = &watch->visitor[i];
+        if (visitor->talk.fd >= 0 && now - visitor->since > PATIENCE)
+            see_off(watch, visitor);
+        if (visitor->talk.fd < 0)
+            visitor->since = 0;
+        if (visitor->since < watch->visitor[best].since)
+            best = i;
+    }
+    see_off(watch, &watch->visitor[best]);
+    return best;
+}
+
+void gyre_watch_admit_visitor(struct gyre_watch *watch)
+{
+    struct sockaddr_storage from;
+    uint64_t now = gyre_now_ns();
+    int fd = gyre_socket_accept(watch->is.joined->listener, &from);
+
+    if (fd == -EMFILE || fd == -ENFILE)
+        clear_place(watch, now); /* its descriptor serves the next one */
+    if (fd < 0)
+        return;
+    uint32_t place = clear_place(watch, now);
+    struct gyre_watch_visitor *visitor = &watch->visitor[place];
+    gyre_talk_open(&visitor->talk, fd);
+    visitor->since = now;
+    if (gyre_watch_start_proof(watch, &visitor->talk.shake, GYRE_HANDSHAKE_SERVER, 0) != 0 ||
+        gyre_watch_listen(watch, fd, EPOLLIN, GYRE_WATCH_FROM_VISITOR, place) != 0)
+        see_off(watch, visitor);
+}
+
+/* Takes a visitor that has proven the key. */
+static void welcome(struct gyre_watch *watch, struct gyre_watch_visitor *visitor)
+{
+    struct gyre_talk *talk = &visitor->talk;
+    const uint32_t rank = talk->shake.theirs.rank;
+    const uint16_t wire = talk->shake.theirs.stripe;
+    const bool expected = gyre_handshake_judge(&talk->shake) == GYRE_REFUSAL_NONE;
+    int index = expected ? gyre_detector_channel(watch->detector, rank) : -1;
+    struct gyre_traffic_keys keys;
+
+    if (index < 0 || watch->link[index].node || gyre_talk_keys(talk, "gyre watch", &keys) != 0 ||
+        gyre_talk_say(talk, GYRE_WATCH_WELCOME, NULL, 0) != 0 || gyre_talk_pending(talk)) {
+        see_off(watch, visitor);
+    } else if (rank > watch->is.joined->rank) {
+        epoll_ctl(watch->poller, EPOLL_CTL_DEL, talk->fd, NULL);
+        gyre_watch_reopen_link(watch, (uint32_t)index, gyre_talk_take(talk), wire, &keys);
+    } else {
+        see_off(watch, visitor);
+        if (wire == watch->link[index].wire)
+            gyre_watch_break(watch, (uint32_t)index, -ECONNRESET);
+    }
+    gyre_wipe(&keys, sizeof keys);
+}
+
+void gyre_watch_hear_visitor(struct gyre_watch *watch, uint32_t place)
+{
+    struct gyre_watch_visitor *visitor = &watch->visitor[place];
+    struct gyre_record record;
+
+    if (visitor->talk.fd < 0)
+        return;
+    int status = gyre_talk_step(&visitor->talk, &record);
+    if (status == 0)
+        welcome(watch, visitor);
+    else if (status != GYRE_AGAIN || gyre_talk_pending(&visitor->talk))
+        see_off(watch, visitor);
+}
+
+int gyre_watch_open_visitors(struct gyre_watch *watch)
+{
+    if (watch->is.joined->listener < 0)
+        return 0;
+    watch->visitor = calloc(GYRE_WATCH_VISITORS, sizeof *watch->visitor);
+    if (watch->visitor == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < GYRE_WATCH_VISITORS; i++)
+        gyre_talk_open(&watch->visitor[i].talk, -1);
+    return gyre_watch_listen(watch, watch->is.joined->listener, EPOLLIN, GYRE_WATCH_FROM_LISTENER,
+                             0);
+}
+
+void gyre_watch_drop_visitors(struct gyre_watch *watch)
+{
+    for (uint32_t i = 0; watch->visitor != NULL && i < GYRE_WATCH_VISITORS; i++)
+        gyre_talk_close(&watch->visitor[i].talk);
+    free(watch->visitor);
+}
