@@ -1,7 +1,7 @@
 /* Faults, and who may be blamed for what they do.
  *
- * A pause or a clogged link that ends long before the dead time must go unnoticed: a job without
- * any other fault succeeds. */
+ * A pause or a clogged link that ends long before the dead time must go unnoticed, and a reset of
+ * the watch's connections always: a job without any other fault succeeds. */
 #include "sim/hunt/inside.h"
 
 #define TOLERATED (HUNT_DEAD * 6 / 10)
@@ -47,6 +47,9 @@ static void begin(const struct hunt_fault *fault)
     case HUNT_NO_MEMORY:
         hunt_memory_fail(fault->a, fault->skip);
         break;
+    case HUNT_RESET_WATCH:
+        hunt_watch_reset(fault->a, fault->skip % 2 == 0);
+        break;
     case HUNT_FAULT_KINDS:
         break;
     }
@@ -91,7 +94,7 @@ static bool too_long(void)
 static bool may_fail(uint32_t i)
 {
     const struct hunt_fault *fault = &hunt.is->fault[i];
-    if (!hunt.begun[i] || fault->kind == HUNT_STALE)
+    if (!hunt.begun[i] || fault->kind == HUNT_STALE || fault->kind == HUNT_RESET_WATCH)
         return false;
     if (fault->kind == HUNT_NO_MEMORY)
         return hunt_memory_failed(fault->a);
@@ -103,12 +106,22 @@ static bool has_two_ends(enum hunt_fault_kind kind)
     return kind == HUNT_CLOG || kind == HUNT_RESET || kind == HUNT_CORRUPT;
 }
 
+/* A rank that fails for another fault's sake tells so and ends. A peer whose connection was reset
+ * just then hears of the end only. */
+static bool cut_off(const struct hunt_fault *fault, uint32_t rank)
+{
+    return fault->kind == HUNT_RESET_WATCH && (rank == 0 || fault->a == rank) &&
+           hunt_guilty_faults() > 0;
+}
+
 /* A rank that is through leaves when it has waited long enough for the others. If a link is clogged
  * for longer than that, others may still need it. */
 bool hunt_guilty(uint32_t rank)
 {
     for (uint32_t i = 0; i < hunt.is->faults; i++) {
         const struct hunt_fault *fault = &hunt.is->fault[i];
+        if (hunt.begun[i] && cut_off(fault, rank))
+            return true;
         if (may_fail(i) && fault->kind == HUNT_CLOG)
             return true;
         if (may_fail(i) && (fault->a == rank || (has_two_ends(fault->kind) && fault->b == rank)))

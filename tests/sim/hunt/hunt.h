@@ -22,6 +22,7 @@
 #define HUNT_RANKS  9
 #define HUNT_OPS    12
 #define HUNT_FAULTS 5
+#define HUNT_RESETS 3 /* of the watch's connections, besides */
 #define HUNT_NOBODY UINT32_MAX
 
 enum hunt_call {
@@ -61,6 +62,8 @@ enum hunt_fault_kind {
     HUNT_CORRUPT,   /* a bit of what a sends to b is flipped */
     HUNT_STALE,     /* a gets a message of b's earlier life */
     HUNT_NO_MEMORY, /* an allocation of rank a fails, and its program ends with the call */
+    /* The watch's connection between rank 0 and rank a, of another node, is reset. */
+    HUNT_RESET_WATCH,
     HUNT_FAULT_KINDS
 };
 
@@ -79,7 +82,7 @@ struct hunt_scenario {
     const char *slice, *algorithms; /* GYRE_SLICE, GYRE_ALGO */
     uint32_t ops, faults;
     struct hunt_op op[HUNT_OPS];
-    struct hunt_fault fault[HUNT_FAULTS];
+    struct hunt_fault fault[HUNT_FAULTS + HUNT_RESETS];
 };
 
 struct hunt_outcome {

@@ -31,6 +31,7 @@ struct hunt_result {
 struct gyre_watch {
     struct gyre_failure_detector *detector;
     uint64_t clear[HUNT_RANKS]; /* per channel: when the last message sent on it arrives */
+    uint64_t wire[HUNT_RANKS];  /* per channel: its connection, the same at both ends; 0: broken */
     uint64_t asked, wakes_at, silent_until; /* silent_until: a pause ends */
     struct gyre_watch_state mine;
     bool parting, deaf; /* deaf: the rank reads no more */
@@ -61,7 +62,8 @@ struct hunt {
     struct gyre_rng rng;
     FILE *log;
     uint64_t hash, bound;
-    bool begun[HUNT_FAULTS];
+    bool begun[HUNT_FAULTS + HUNT_RESETS];
+    uint64_t wires;
     uint64_t clogged_until[HUNT_RANKS][HUNT_RANKS];
     struct hunt_outcome *outcome;
 };
@@ -99,6 +101,7 @@ enum hunt_event_kind {
     HUNT_MESSAGE, /* of one detector to another */
     HUNT_END_OF_CHANNEL,
     HUNT_END_OF_PROCESS,
+    HUNT_DIAL, /* a rank makes a connection of its watch anew */
     HUNT_FAULT_BEGINS,
     HUNT_FAULT_ENDS
 };
@@ -108,6 +111,7 @@ struct hunt_event {
     enum hunt_event_kind kind;
     uint32_t rank, channel; /* or the number of the fault */
     uint32_t length;
+    uint64_t wire; /* of a message */
     uint8_t *bytes;
 };
 
@@ -126,6 +130,9 @@ void hunt_watch_leave(struct gyre_domain *rank);
 
 /* The process of the rank has ended: whoever could see it does. */
 void hunt_watch_end(struct gyre_domain *rank);
+
+/* The connection of the watches of rank 0 and `far` is reset. Rank 0 perhaps does not notice. */
+void hunt_watch_reset(uint32_t far, bool root_notices);
 
 /* A message from an earlier life of `from` arrives at `to`. */
 void hunt_watch_haunt(uint32_t to, uint32_t from);

@@ -61,7 +61,7 @@ static void draw_fault(struct hunt_fault *fault, const struct hunt_scenario *sce
     uint64_t scale = scenario->latency_ns * (20 + 20 * scenario->ops);
     uint32_t a = (uint32_t)below(rng, scenario->n);
     uint32_t b = (uint32_t)((a + 1 + below(rng, scenario->n - 1)) % scenario->n);
-    *fault = (struct hunt_fault){.kind = (enum hunt_fault_kind)below(rng, HUNT_FAULT_KINDS),
+    *fault = (struct hunt_fault){.kind = (enum hunt_fault_kind)below(rng, HUNT_RESET_WATCH),
                                  .at = 5 * scenario->latency_ns + below(rng, scale),
                                  .lasts = below(rng, HUNT_DEAD * 6 / 10),
                                  .a = a,
@@ -75,6 +75,20 @@ static void draw_fault(struct hunt_fault *fault, const struct hunt_scenario *sce
         fault->skip = below(rng, 40);
     else if (one_in(rng, 2))
         fault->skip = below(rng, 300);
+}
+
+/* Adds resets of the watch's connections. They are drawn last, so a seed's other faults are what
+ * they would be without. */
+static void draw_watch_resets(struct hunt_scenario *scenario, struct gyre_rng *rng)
+{
+    uint32_t count = one_in(rng, 3) ? 1 + (uint32_t)below(rng, HUNT_RESETS) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct hunt_fault *fault = &scenario->fault[scenario->faults++];
+        draw_fault(fault, scenario, rng);
+        fault->kind = HUNT_RESET_WATCH;
+        fault->a = scenario->per_node + (uint32_t)below(rng, scenario->n - scenario->per_node);
+        fault->b = 0;
+    }
 }
 
 static void draw_wire(struct hunt_scenario *scenario, struct gyre_rng *rng)
@@ -133,6 +147,7 @@ void hunt_draw(struct hunt_scenario *scenario, uint64_t seed)
                                          : 1 + (uint32_t)below(&rng, HUNT_FAULTS);
     for (uint32_t i = 0; i < scenario->faults; i++)
         draw_fault(&scenario->fault[i], scenario, &rng);
+    draw_watch_resets(scenario, &rng);
 }
 
 /* -- print ------------------------------------------------------------------------------------- */
@@ -141,8 +156,8 @@ static const char *const calls[] = {
     "all_reduce",         "broadcast", "reduce",  "all_gather",   "reduce_scatter",
     "all_to_all",         "gather",    "scatter", "all_gather_v", "all_to_all_v",
     "a ring of messages", "barrier",   "compute"};
-static const char *const kinds[] = {"crash",   "pause", "clog",     "reset",
-                                    "corrupt", "stale", "no_memory"};
+static const char *const kinds[] = {"crash",   "pause", "clog",      "reset",
+                                    "corrupt", "stale", "no_memory", "reset of the watch"};
 
 void hunt_print(const struct hunt_scenario *is, FILE *to)
 {

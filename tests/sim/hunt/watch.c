@@ -5,6 +5,7 @@
  * becomes the rank's health, and what it owes is sent. */
 #include "sim/hunt/inside.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,6 +35,16 @@ static uint64_t arrival(struct gyre_domain *from, uint32_t channel, uint32_t to)
     return at;
 }
 
+/* The kernel at the other end does not know the connection: it answers with a reset. */
+static void bounce(struct gyre_domain *from, uint32_t channel)
+{
+    hunt_schedule((struct hunt_event){.at = gyre_now_ns() + 2 * hunt.is->latency_ns,
+                                      .kind = HUNT_END_OF_CHANNEL,
+                                      .rank = from->rank,
+                                      .channel = channel,
+                                      .wire = from->watch.wire[channel]});
+}
+
 static void transmit(struct gyre_domain *from, uint32_t channel, struct hunt_event event)
 {
     uint32_t to = gyre_detector_peer(from->watch.detector, channel);
@@ -42,6 +53,11 @@ static void transmit(struct gyre_domain *from, uint32_t channel, struct hunt_eve
     event.at = arrival(from, channel, to);
     event.rank = to;
     event.channel = (uint32_t)gyre_detector_channel(hunt.rank[to].watch.detector, from->rank);
+    event.wire = from->watch.wire[channel];
+    if (event.kind == HUNT_MESSAGE && hunt.rank[to].watch.wire[event.channel] != event.wire) {
+        bounce(from, channel);
+        return;
+    }
     hunt_schedule(event);
 }
 
@@ -50,7 +66,8 @@ static void send_owed(struct gyre_domain *rank)
     uint8_t bytes[GYRE_WATCH_MESSAGE_MAX];
     size_t length;
     for (uint32_t i = 0; i < gyre_detector_channels(rank->watch.detector); i++)
-        while ((length = gyre_detector_next_message(rank->watch.detector, i, bytes))) {
+        while (rank->watch.wire[i] &&
+               (length = gyre_detector_next_message(rank->watch.detector, i, bytes))) {
             struct hunt_event event = {.kind = HUNT_MESSAGE, .length = (uint32_t)length};
             event.bytes = hunt_allocate(length);
             memcpy(event.bytes, bytes, length);
@@ -120,6 +137,77 @@ static void receive(struct gyre_domain *rank, const struct hunt_event *event)
         gyre_detector_receive(rank->watch.detector, gyre_now_ns(), event->channel, &message);
 }
 
+/* -- connections made anew --------------------------------------------------------------------- */
+
+static void dial_later(const struct gyre_domain *rank, uint32_t channel, uint64_t pause)
+{
+    hunt_schedule((struct hunt_event){.at = gyre_now_ns() + hunt.is->latency_ns + pause,
+                                      .kind = HUNT_DIAL,
+                                      .rank = rank->rank,
+                                      .channel = channel});
+}
+
+/* The connection has ended at this rank. */
+static void lose_wire(struct gyre_domain *rank, uint32_t channel)
+{
+    rank->watch.wire[channel] = 0;
+    if (gyre_detector_broken(rank->watch.detector, gyre_now_ns(), channel, -ECONNRESET))
+        dial_later(rank, channel, 0);
+    else
+        gyre_detector_eof(rank->watch.detector, gyre_now_ns(), channel, NULL);
+}
+
+static bool passes(uint32_t a, uint32_t b)
+{
+    uint64_t now = gyre_now_ns();
+    return hunt.clogged_until[a][b] <= now && hunt.clogged_until[b][a] <= now &&
+           hunt.rank[b].watch.silent_until <= now;
+}
+
+/* Dials: an ended process refuses, and a peer that can be reached answers. */
+static void dial(struct gyre_domain *rank, uint32_t channel)
+{
+    uint32_t to = gyre_detector_peer(rank->watch.detector, channel);
+    struct gyre_domain *peer = &hunt.rank[to];
+    uint64_t now = gyre_now_ns();
+    if (!gyre_detector_awaits(rank->watch.detector, channel))
+        return;
+    if (!passes(rank->rank, to)) {
+        dial_later(rank, channel, HUNT_DEAD / 40);
+    } else if (!hears(peer) || !peer->watch.detector) {
+        gyre_detector_eof(rank->watch.detector, now, channel, NULL);
+    } else {
+        uint32_t back = (uint32_t)gyre_detector_channel(peer->watch.detector, rank->rank);
+        rank->watch.wire[channel] = peer->watch.wire[back] = ++hunt.wires;
+        gyre_detector_resumed(rank->watch.detector, now, channel);
+        gyre_detector_resumed(peer->watch.detector, now, back);
+        turn(peer);
+    }
+}
+
+static void reset_end(struct gyre_domain *rank, uint32_t channel)
+{
+    lose_wire(rank, channel);
+    turn(rank);
+}
+
+void hunt_watch_reset(uint32_t far, bool root_notices)
+{
+    struct gyre_domain *end[2] = {&hunt.rank[0], &hunt.rank[far]};
+    bool over = !hears(end[0]) || !hears(end[1]) || hunt.member[far].node == 0;
+    struct gyre_domain *here = hunt.here;
+    /* Rank 0 leaves behind its last word, and cannot tell it again. */
+    if (over || gyre_detector_all_left(end[0]->watch.detector))
+        return;
+    hunt.here = NULL;
+    uint32_t down = (uint32_t)gyre_detector_channel(end[0]->watch.detector, far);
+    end[0]->watch.wire[down] = ++hunt.wires; /* the ends have no connection in common */
+    if (root_notices)
+        reset_end(end[0], down);
+    reset_end(end[1], (uint32_t)gyre_detector_channel(end[1]->watch.detector, 0));
+    hunt.here = here;
+}
+
 void hunt_watch_handle(const struct hunt_event *event)
 {
     struct gyre_domain *rank = &hunt.rank[event->rank];
@@ -131,10 +219,13 @@ void hunt_watch_handle(const struct hunt_event *event)
         hunt_schedule(later);
         return;
     }
-    if (event->kind == HUNT_MESSAGE)
+    /* What was under way when the connection was lost does not arrive. */
+    if (event->kind == HUNT_MESSAGE && event->wire == rank->watch.wire[event->channel])
         receive(rank, event);
-    else if (event->kind == HUNT_END_OF_CHANNEL)
-        gyre_detector_eof(rank->watch.detector, gyre_now_ns(), event->channel, NULL);
+    else if (event->kind == HUNT_END_OF_CHANNEL && event->wire == rank->watch.wire[event->channel])
+        lose_wire(rank, event->channel);
+    else if (event->kind == HUNT_DIAL)
+        dial(rank, event->channel);
     else if (event->kind == HUNT_END_OF_PROCESS)
         gyre_detector_ended(rank->watch.detector, gyre_now_ns(), event->channel);
     turn(rank);
@@ -152,9 +243,13 @@ int hunt_watch_open(struct gyre_domain *rank)
                                             .timeout_ns = HUNT_LIMIT,
                                             .patience_ns = HUNT_LIMIT};
     int status = gyre_detector_create(&options, gyre_now_ns(), &rank->watch.detector);
-    if (!status)
-        schedule_tick(rank);
-    return status;
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < HUNT_RANKS; i++)
+        rank->watch.wire[i] = 1;
+    hunt.wires = 1;
+    schedule_tick(rank);
+    return 0;
 }
 
 void hunt_watch_close(struct gyre_domain *rank)
