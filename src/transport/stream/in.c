@@ -77,7 +77,7 @@ static int file_stored(struct gyre_stream *stream, struct gyre_stored *stored)
     int status = 0;
     struct gyre_receive *receive = receive_for(stream, &stream->in.frame, &status);
     if (receive) {
-        gyre_store_take(&stream->store, &stored->parcel, receive->data);
+        gyre_unexpected_take(&stream->store, &stored->parcel, receive->data);
         gyre_table_give(&stream->stored, stored);
         gyre_stream_finish_receive(stream, receive, 0);
         stream->credit.given += stream->in.frame.length + GYRE_UNEXPECTED_CHARGE;
@@ -221,7 +221,7 @@ static void put_sealed(struct gyre_stream *stream, uint8_t *bytes, uint32_t leng
     if (in->where == GYRE_IN_BUFFER)
         in->at += length;
     if (in->where == GYRE_IN_STORE)
-        gyre_store_append(&stream->store, &in->stored->parcel, bytes, length);
+        gyre_unexpected_append(&stream->store, &in->stored->parcel, bytes, length);
     in->left -= length;
 }
 
@@ -235,7 +235,7 @@ static void put_payload(struct gyre_stream *stream, const uint8_t *bytes, uint32
         in->at += length;
         break;
     case GYRE_IN_STORE:
-        gyre_store_append(&stream->store, &in->stored->parcel, bytes, length);
+        gyre_unexpected_append(&stream->store, &in->stored->parcel, bytes, length);
         break;
     case GYRE_IN_CONTROL:
         bytes = memcpy(in->control + (in->frame.length - in->left), bytes, length);

@@ -123,7 +123,7 @@ struct gyre_stream {
     uint32_t done_mask, done_first, done_end;
     struct gyre_match mine;
     uint64_t theirs;
-    struct gyre_store store;
+    struct gyre_unexpected store;
 };
 
 static inline struct gyre_offer *gyre_stream_offer_at(struct gyre_outgoing *out, uint32_t i)

@@ -157,6 +157,6 @@ void gyre_stream_unstore(struct gyre_stream *stream, struct gyre_stored *stored,
     stream->credit.given += stored->parcel.length + GYRE_UNEXPECTED_CHARGE;
     gyre_table_remove(&stream->stored, stored);
     gyre_stream_agree_leave(stream, stored->agreement, true);
-    gyre_store_take(&stream->store, &stored->parcel, data);
+    gyre_unexpected_take(&stream->store, &stored->parcel, data);
     gyre_table_give(&stream->stored, stored);
 }

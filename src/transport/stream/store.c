@@ -13,21 +13,21 @@
 
 #define NO_BLOCK UINT16_MAX
 
-size_t gyre_store_bytes(uint32_t bytes)
+size_t gyre_unexpected_bytes(uint32_t bytes)
 {
     return bytes / GYRE_STORE_BLOCK * (GYRE_STORE_BLOCK + sizeof(uint16_t));
 }
 
-void gyre_store_init(struct gyre_store *store, void *memory, uint32_t bytes)
+void gyre_unexpected_init(struct gyre_unexpected *store, void *memory, uint32_t bytes)
 {
     uint16_t blocks = (uint16_t)(bytes / GYRE_STORE_BLOCK);
-    *store = (struct gyre_store){.next = memory,
-                                 .free = NO_BLOCK,
-                                 .blocks = blocks,
-                                 .block = (void *)((uint16_t *)memory + blocks)};
+    *store = (struct gyre_unexpected){.next = memory,
+                                      .free = NO_BLOCK,
+                                      .blocks = blocks,
+                                      .block = (void *)((uint16_t *)memory + blocks)};
 }
 
-static uint16_t take_block(struct gyre_store *store)
+static uint16_t take_block(struct gyre_unexpected *store)
 {
     uint16_t block = store->free;
     if (block != NO_BLOCK) {
@@ -38,7 +38,7 @@ static uint16_t take_block(struct gyre_store *store)
     return store->fresh++;
 }
 
-static void add_block(struct gyre_store *store, struct gyre_parcel *parcel)
+static void add_block(struct gyre_unexpected *store, struct gyre_parcel *parcel)
 {
     uint16_t block = take_block(store);
     if (parcel->length == 0) {
@@ -49,8 +49,8 @@ static void add_block(struct gyre_store *store, struct gyre_parcel *parcel)
     parcel->last = block;
 }
 
-void gyre_store_append(struct gyre_store *store, struct gyre_parcel *parcel, const void *bytes,
-                       uint32_t length)
+void gyre_unexpected_append(struct gyre_unexpected *store, struct gyre_parcel *parcel,
+                            const void *bytes, uint32_t length)
 {
     const uint8_t *from = bytes;
     while (length > 0) {
@@ -66,7 +66,7 @@ void gyre_store_append(struct gyre_store *store, struct gyre_parcel *parcel, con
     }
 }
 
-void gyre_store_take(struct gyre_store *store, struct gyre_parcel *parcel, void *out)
+void gyre_unexpected_take(struct gyre_unexpected *store, struct gyre_parcel *parcel, void *out)
 {
     uint8_t *to = out;
     uint16_t block = parcel->first;

@@ -13,7 +13,7 @@
 _Static_assert(GYRE_STORE_BLOCK <= GYRE_UNEXPECTED_CHARGE,
                "a message's charge covers its last, partly filled block");
 
-struct gyre_store {
+struct gyre_unexpected {
     uint16_t *next;  /* of a message's blocks, or of the free blocks */
     uint16_t free;   /* first free block that was used before */
     uint16_t fresh;  /* blocks from here on were never used */
@@ -26,13 +26,14 @@ struct gyre_parcel { /* one message's payload in the store */
     uint16_t first, last;
 };
 
-/* Makes a store. `memory` is zeroed, gyre_store_bytes(bytes) long and outlives the store; bytes at
+/* Makes a store. `memory` is zeroed, gyre_unexpected_bytes(bytes) long and outlives the store; bytes
+ * at
  * most 2 MiB. */
-size_t gyre_store_bytes(uint32_t bytes);
-void gyre_store_init(struct gyre_store *store, void *memory, uint32_t bytes);
-void gyre_store_append(struct gyre_store *store, struct gyre_parcel *parcel, const void *bytes,
-                       uint32_t length);
-void gyre_store_take(struct gyre_store *store, struct gyre_parcel *parcel,
-                     void *out); /* copies out and frees */
+size_t gyre_unexpected_bytes(uint32_t bytes);
+void gyre_unexpected_init(struct gyre_unexpected *store, void *memory, uint32_t bytes);
+void gyre_unexpected_append(struct gyre_unexpected *store, struct gyre_parcel *parcel,
+                            const void *bytes, uint32_t length);
+void gyre_unexpected_take(struct gyre_unexpected *store, struct gyre_parcel *parcel,
+                          void *out); /* copies out and frees */
 
 #endif

@@ -80,7 +80,7 @@ static size_t lay_out_stream(uint8_t *memory, uint32_t posts, uint32_t unexpecte
         }
     }
     void *ahead = carve(memory, &used, GYRE_STREAM_AHEAD_BYTES);
-    void *store = carve(memory, &used, gyre_store_bytes(unexpected));
+    void *store = carve(memory, &used, gyre_unexpected_bytes(unexpected));
     void *cipher = encrypts ? carve(memory, &used, GYRE_STREAM_CIPHER_BYTES) : NULL;
     if (memory) {
         stream->done = completions;
@@ -89,7 +89,7 @@ static size_t lay_out_stream(uint8_t *memory, uint32_t posts, uint32_t unexpecte
         stream->in.ahead = ahead;
         stream->out.cipher = (struct gyre_cipher_ring){
             .bytes = cipher, .size = GYRE_STREAM_CIPHER_BYTES, .most = GYRE_FRAME_PAYLOAD_MAX};
-        gyre_store_init(&stream->store, store, unexpected);
+        gyre_unexpected_init(&stream->store, store, unexpected);
     }
     return used;
 }
