@@ -135,6 +135,29 @@ GYRE_API size_t gyre_type_size(enum gyre_type type);
 struct gyre_comm; /* a group of ranks; opaque */
 struct gyre_work; /* an operation that was started; opaque, and no address */
 
+/* A meeting place of the caller's own, by which the ranks of a communicator find each other:
+ * whatever keeps short values under names, such as etcd, Redis or another library's store. Rank 0
+ * sets one value, of less than 256 bytes; the others get it. Whoever can read or write the value is
+ * trusted (docs/security.md), unless the ranks have a key by gyre_options or the environment.
+ * Set `size`, `set` and `get`. gyre_init() calls these functions in its own thread, and nobody
+ * calls them after it. */
+struct gyre_store {
+    size_t size;   /* sizeof(struct gyre_store) */
+    void *context; /* what each function gets first */
+
+    /* Keeps a value under `key`, in place of what was there. 0, or negative. */
+    int (*set)(void *context, const char *key, const void *value, size_t bytes);
+
+    /* Waits, at most timeout_ms (0: not at all), until there is a value under `key`, and writes it
+     * to `value`. *bytes is the room there, and then the value's bytes. 0; GYRE_AGAIN: there is
+     * nothing yet; or negative. */
+    int (*get)(void *context, const char *key, void *value, size_t *bytes, int timeout_ms);
+
+    /* Removes the value, when all ranks have met: then the name may be used again. 0, or negative.
+     * NULL: the value stays, and each name is used once. */
+    int (*remove)(void *context, const char *key);
+};
+
 /* What gyre_init() may be told instead of the environment. Zero the struct (or use
  * GYRE_OPTIONS_INIT), set `size`, and set only what you need: a field left 0 / NULL / -1 as noted
  * is taken from the environment. Strings are copied. */
@@ -143,7 +166,8 @@ struct gyre_options {
     int rank;              /* this process, 0 … world-1; -1: environment */
     int world;             /* number of ranks; 0: environment */
     int local_rank;        /* place among the launcher's ranks on this machine; -1: environment */
-    const char *root;      /* "host:port" of rank 0; NULL: GYRE_ROOT, MASTER_ADDR, Slurm, … */
+    const char *root;      /* "host:port" of rank 0, or "file:///folder", a store that all ranks
+                              reach; NULL: GYRE_ROOT, MASTER_ADDR, Slurm, … */
     const char *job;       /* one name for all ranks, unlike other jobs'; NULL: environment */
     const void *key;       /* 32 secret bytes of the job; NULL: GYRE_KEY_FD, GYRE_KEY_FILE, … */
     const char *transport; /* "shm", "tcp", "verbs", "auto"; NULL: GYRE_TRANSPORT, else auto */
@@ -155,15 +179,21 @@ struct gyre_options {
      * GYRE_DEVICES, else the device that is current to the calling thread, else, where the program
      * has loaded CUDA, local rank modulo devices. Init makes no context. */
     const char *devices;
+
+    /* Where ranks meet, in place of `root`; NULL: none. `job` is then the name of this group of
+     * ranks in the store. */
+    const struct gyre_store *store;
 };
 
 #define GYRE_OPTIONS_INIT                                                                          \
     {                                                                                              \
-        sizeof(struct gyre_options), -1, 0, -1, NULL, NULL, NULL, NULL, 0, 0, 0, NULL              \
+        sizeof(struct gyre_options), -1, 0, -1, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL        \
     }
 
-/* Joins the job and writes the communicator of all its ranks to *comm. `options` may be NULL. One
- * communicator of the whole job per process at a time.
+/* Joins the job and writes the communicator of all its ranks to *comm. `options` may be NULL. A
+ * process has one such communicator at a time, and beside it any number of those whose ranks meet
+ * in a store (options.store, or a folder as options.root): each of these is a group of its own,
+ * with its own ranks, and fails, is aborted and ends for itself.
  *   Blocks:    until every rank has joined, at most the join timeout; missing ranks are named on
  *              standard error meanwhile.
  *   Ownership: on success the caller owns *comm and ends it by gyre_finalize(); on failure *comm is

@@ -63,7 +63,7 @@ const struct gyre_knob gyre_knobs[] = {
     TIME("GYRE_JOIN_TIMEOUT", 1, "300s", "how long to wait for all ranks"),
     TIME("GYRE_TIMEOUT", 0, "30min", "limit of one operation"),
     TIME("GYRE_DEAD_TIME", 0, "10s", "silence after which a process counts as dead"),
-    TEXT("GYRE_ROOT", "found by itself", false, "host:port where rank 0 listens"),
+    TEXT("GYRE_ROOT", "found by itself", false, "host:port of rank 0, or file:///folder"),
     TEXT("GYRE_INTERFACE", "the route to rank 0", false, "which of this machine's addresses"),
     TEXT("GYRE_PORT_RANGE", "any", false, "low-high: ports for data connections"),
     TEXT("GYRE_KEY_FILE", "~/.config/gyre/key", false, "the file of the job's secret"),

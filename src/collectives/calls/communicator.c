@@ -22,11 +22,11 @@ int gyre_version(void)
 static int take_init_options(const struct gyre_options *given, struct gyre_options *options,
                              struct gyre_trouble *trouble)
 {
-    const size_t first = offsetof(struct gyre_options, devices);
     *options = (struct gyre_options)GYRE_OPTIONS_INIT;
     if (!given)
         return 0;
-    if (given->size != first &&
+    if (given->size != offsetof(struct gyre_options, devices) &&
+        given->size != offsetof(struct gyre_options, store) &&
         gyre_check_size("gyre_options", given->size, sizeof(*options), trouble))
         return GYRE_INVALID;
     memcpy(options, given, given->size);

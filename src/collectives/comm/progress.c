@@ -263,12 +263,22 @@ void gyre_progress_fail(struct gyre_progress_engine *progress, int status)
         progress->busy[progress->busy_count - 1]->busy = 0;
 }
 
+/* What ends a communicator. The thread may have met it in another one than it asks about. */
+static bool ends_communicators(int status)
+{
+    return status == GYRE_PEER_LOST || status == GYRE_MISMATCH || status == GYRE_TIMED_OUT ||
+           status == GYRE_ABORTED || status == GYRE_CORRUPT || status == GYRE_LAUNCHER_GONE;
+}
+
 const char *gyre_progress_story(const struct gyre_progress_engine *progress)
 {
+    const struct gyre_trouble *refusal = gyre_thread_trouble();
     const struct gyre_health *health = gyre_domain_health(progress->domain);
     if (atomic_load_explicit(&health->status, memory_order_acquire))
         return health->failure.text;
-    return progress->trouble.status ? progress->trouble.text : gyre_thread_trouble()->text;
+    if (progress->trouble.status)
+        return progress->trouble.text;
+    return !refusal->status || ends_communicators(refusal->status) ? "" : refusal->text;
 }
 
 void gyre_progress_tell_fault(struct gyre_comm *comm)

@@ -73,13 +73,14 @@ static void strike(struct gyre_domain *domain)
     pthread_mutex_unlock(&domains_lock);
 }
 
-/* Whether this process has a domain. Those of a forked child's parent do not count. */
-static bool has_domain(void)
+/* Whether this process has a domain; `groups`: those of groups of a store count, too. Those of a
+ * forked child's parent do not. */
+static bool has_domain(bool groups)
 {
     pthread_mutex_lock(&domains_lock);
     bool any = false;
     for (const struct gyre_domain *domain = domains; domain; domain = domain->next)
-        any |= !domain->forked;
+        any |= !domain->forked && (groups || !domain->job.group);
     pthread_mutex_unlock(&domains_lock);
     return any;
 }
@@ -187,14 +188,15 @@ static int find_job(struct gyre_domain *domain, const struct gyre_domain_options
                     struct gyre_trouble *trouble)
 {
     struct gyre_job *job = &domain->job;
-    if (!options->job && has_domain())
-        return gyre_trouble_set(
-            trouble, GYRE_INVALID,
-            "this process has a communicator already; gyre_finalize() it before gyre_init()");
+    const bool first = !has_domain(true);
     if (options->job)
         *job = *options->job;
     int status = options->job ? 0 : gyre_job_discover(options->user, job, trouble);
-    if (!status)
+    if (!status && !options->job && !job->group && has_domain(false))
+        return gyre_trouble_set(
+            trouble, GYRE_INVALID,
+            "this process has a communicator already; gyre_finalize() it before gyre_init()");
+    if (!status && (first || options->job))
         gyre_log_identity(options->job ? job->first_here : job->rank,
                           options->job ? job->first_here + job->ranks_here - 1 : job->rank);
     return status;

@@ -2,7 +2,8 @@
  * (transport/link/links.h), the watch, the shared regions, the doorbell, and the ownership of
  * progress.
  *
- * A process has one domain, or one for each of its ranks. "Owner" in a comment is the thread that
+ * A process has one domain, or one for each of its ranks, and one for each group that meets in a
+ * store. "Owner" in a comment is the thread that
  * holds the domain (gyre_domain_enter); only the owner makes a call of the owner. */
 #ifndef GYRE_TRANSPORT_DOMAIN_DOMAIN_H
 #define GYRE_TRANSPORT_DOMAIN_DOMAIN_H

@@ -148,10 +148,15 @@ static int refuse_nameless(const struct gyre_job *job, struct gyre_trouble *trou
                             job->rank, job->world, job->source);
 }
 
+const char *gyre_job_name(const struct gyre_options *options)
+{
+    return options->job ? options->job : gyre_job_variable("GYRE_JOB");
+}
+
 int gyre_job_id_find(const struct gyre_options *options, struct gyre_job *job,
                      struct gyre_trouble *trouble)
 {
-    const char *name = options->job ? options->job : gyre_job_variable("GYRE_JOB");
+    const char *name = gyre_job_name(options);
     const char *run_id = gyre_job_variable("TORCHELASTIC_RUN_ID");
     const char *name_space = gyre_job_variable("PMIX_NAMESPACE");
     char proxy[64];
@@ -170,6 +175,9 @@ int gyre_job_id_find(const struct gyre_options *options, struct gyre_job *job,
     if (strcmp(job->source, "mpiexec") == 0 && job->local_world == job->world &&
         find_proxy(proxy, sizeof proxy)) {
         return id_from_proxy(proxy, job, trouble);
+    }
+    if (job->root_kind == GYRE_ROOT_FILE) {
+        return DIGEST(job->id, trouble, "folder");
     }
     if (job->world > 1 && job->root_host[0] == '\0') {
         return refuse_nameless(job, trouble);

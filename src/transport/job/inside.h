@@ -33,6 +33,9 @@ int gyre_job_root_find(const struct gyre_options *options, struct gyre_job *job,
 
 /* -- id.c -------------------------------------------------------------------------------------- */
 
+/* The name that the user gives the job; NULL: none. */
+const char *gyre_job_name(const struct gyre_options *options);
+
 /* Writes job->id. GYRE_INVALID with world > 1 where nothing distinguishes this job from another,
  * not even an address in root_host. Source, world, local_world and epoch are filled before. */
 int gyre_job_id_find(const struct gyre_options *options, struct gyre_job *job,

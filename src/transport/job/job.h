@@ -11,7 +11,8 @@
 
 enum gyre_root_kind {
     GYRE_ROOT_ADDRESS, /* host and port are known to all */
-    GYRE_ROOT_FILE,    /* rank 0 writes "host port\n" to `root_file` */
+    GYRE_ROOT_FILE,    /* rank 0 writes where it is to `root_file` */
+    GYRE_ROOT_STORE,   /* the same, under the name `root_file` in `store` */
     /* Like an address, but rank 0's process listens there already, on `root_fd`. */
     GYRE_ROOT_HELD
 };
@@ -30,7 +31,10 @@ struct gyre_job {
     uint16_t root_port;  /* 0: rank 0 picks a free one (file) */
     int root_port_tries; /* ports from root_port on that rank 0 may have, 1 … 17 */
     char root_file[512];
-    int root_fd; /* held, of rank 0: borrowed until it has joined */
+    struct gyre_store store; /* copied */
+    bool group;              /* of a store: this process may have other jobs meanwhile */
+    bool key_in_place;       /* `key` is drawn by rank 0, and lies in the file or the store */
+    int root_fd;             /* held, of rank 0: borrowed until it has joined */
     /* "gyre run", "torchrun", "environment", "mpirun", "mpirun_rsh", "mpiexec", "srun", "options"
      * or "alone" */
     char source[32];
@@ -51,6 +55,9 @@ static inline bool gyre_job_here(const struct gyre_job *job, uint32_t rank)
  * no file. One thread. */
 int gyre_job_discover(const struct gyre_options *options, struct gyre_job *job,
                       struct gyre_trouble *trouble);
+
+/* Takes `key` as the job's, as a place where ranks meet has told it. 0 or -errno. */
+int gyre_job_adopt_key(struct gyre_job *job, const uint8_t key[32]);
 
 /* Fills in the part of *job that tells this process from others: rank and world, also on the node,
  * source and epoch. Reads the environment only. One thread. */

@@ -14,6 +14,9 @@
  * its own and link(2)s it to the name. The first one wins, and all ranks read the file that then
  * has the name. No rank ever reads half a key, and no lock is needed.
  *
+ * Ranks that meet in a store, and have none of the first four, take a key that rank 0 draws and
+ * leaves there.
+ *
  * Secrets are wiped from every buffer that held them, and no message shows one. */
 #include "transport/job/inside.h"
 #include "transport/net/crypto.h"
@@ -267,8 +270,10 @@ static int key_from_home(uint8_t key[GYRE_KEY_BYTES], struct gyre_trouble *troub
 
 /* -- the job's key ----------------------------------------------------------------------------- */
 
-static int find_user_key(const struct gyre_options *options, int world, uint8_t *key,
-                         struct gyre_trouble *trouble)
+/* GYRE_AGAIN: the user gives none, and `lies_in_place` says that none of the user's own is
+ * needed. */
+static int find_user_key(const struct gyre_options *options, int world, bool lies_in_place,
+                         uint8_t *key, struct gyre_trouble *trouble)
 {
     const char *text = gyre_job_variable("GYRE_KEY"), *path = gyre_job_variable("GYRE_KEY_FILE");
     if (options->key) {
@@ -283,6 +288,9 @@ static int find_user_key(const struct gyre_options *options, int world, uint8_t 
     }
     if (world == 1) {
         return gyre_random_bytes(key, GYRE_KEY_BYTES);
+    }
+    if (!path && lies_in_place) {
+        return GYRE_AGAIN;
     }
     return path ? key_from_named_file(path, key, trouble) : key_from_home(key, trouble);
 }
@@ -311,6 +319,25 @@ static int derive_job_key(struct gyre_job *job, const uint8_t user_key[GYRE_KEY_
     return status ? gyre_trouble_set(trouble, status, "libcrypto cannot derive the job's key") : 0;
 }
 
+int gyre_job_adopt_key(struct gyre_job *job, const uint8_t key[GYRE_KEY_BYTES])
+{
+    memcpy(job->key, key, GYRE_KEY_BYTES);
+    return derive_key_id(key, job->key_id);
+}
+
+/* Draws the key that rank 0 leaves where the ranks meet. Other ranks find it there. */
+static int draw_key_for_place(struct gyre_job *job, struct gyre_trouble *trouble)
+{
+    uint8_t key[GYRE_KEY_BYTES];
+    job->key_in_place = true;
+    int status = gyre_random_bytes(key, sizeof key);
+    if (status == 0) {
+        status = gyre_job_adopt_key(job, key);
+    }
+    gyre_wipe(key, sizeof key);
+    return status ? gyre_trouble_set(trouble, status, "cannot draw a key for the group") : 0;
+}
+
 static int read_auth(bool *authenticated, struct gyre_trouble *trouble)
 {
     static const char *const words[] = {"key", "none"};
@@ -333,7 +360,10 @@ int gyre_job_key_find(const struct gyre_options *options, struct gyre_job *job,
                                 "read its data and change them");
         return 0;
     }
-    status = find_user_key(options, job->world, user_key, trouble);
+    status = find_user_key(options, job->world, job->group, user_key, trouble);
+    if (status == GYRE_AGAIN) {
+        return draw_key_for_place(job, trouble);
+    }
     if (status == 0) {
         status = derive_job_key(job, user_key, trouble);
     }

@@ -3,8 +3,9 @@
  * The place is an address that the user or the launcher gives, else one that every rank derives
  * from the job's id. The first of these that there is:
  *
+ *     options.store              a store of the program's own
  *     options.root
- *     GYRE_ROOT
+ *     GYRE_ROOT                  host:port, or file:///folder: a file of the job in that folder
  *     MASTER_ADDR:MASTER_PORT    (a port behind it where torchrun's agent holds that one itself)
  *     srun                       first host of the step, port from the job's id
  *     any job with a name        a file beside the key, where rank 0 writes its address
@@ -14,12 +15,17 @@
  *
  * Tested by tests/unit/transport/job/job_test.c. */
 #include "transport/job/inside.h"
+#include "base/bytes.h"
+#include "base/disk/folder.h"
 #include "base/env.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define AGENT_PORT_TRIES 16 /* behind the port that torchrun's agent holds */
 #define PORT_TRIES       17 /* the port itself and 16 more */
+#define STORE_NAME_MOST  200
+#define ROOT_NAME_BYTES  64 /* "/root-" and the job's id */
 
 static int set_root(struct gyre_job *job, const char *name, const char *host, size_t length,
                     const char *port_text, struct gyre_trouble *trouble)
@@ -40,13 +46,68 @@ static int set_root(struct gyre_job *job, const char *name, const char *host, si
     return status;
 }
 
-/* Reads "host:port" or "[2001:db8::1]:port". */
+/* -- stores ------------------------------------------------------------------------------------ */
+
+static int set_root_store(const struct gyre_options *options, struct gyre_job *job,
+                          struct gyre_trouble *trouble)
+{
+    const struct gyre_store *store = options->store;
+    const char *name = gyre_job_name(options);
+    if (gyre_check_size("gyre_store", store->size, sizeof *store, trouble)) {
+        return GYRE_INVALID;
+    }
+    if (!store->set || !store->get) {
+        return gyre_trouble_set(trouble, GYRE_INVALID, "options.store has no function %s",
+                                store->set ? "get" : "set");
+    }
+    if (!name || !*name || strlen(name) > STORE_NAME_MOST) {
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "options.store wants options.job, a name for the group of 1 to %d "
+                                "characters",
+                                STORE_NAME_MOST);
+    }
+    job->root_kind = GYRE_ROOT_STORE;
+    job->store = *store;
+    snprintf(job->root_file, sizeof job->root_file, "gyre/%s", name);
+    return 0;
+}
+
+static int set_root_folder(struct gyre_job *job, const char *name, const char *folder,
+                           struct gyre_trouble *trouble)
+{
+    if (folder[0] != '/' || strlen(folder) >= sizeof job->root_file - ROOT_NAME_BYTES) {
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "%s is \"file://%s\": expected file:///folder, of at most %zu "
+                                "characters",
+                                name, folder, sizeof job->root_file - ROOT_NAME_BYTES - 1);
+    }
+    job->root_kind = GYRE_ROOT_FILE;
+    job->group = true;
+    strcpy(job->root_file, folder);
+    return gyre_folder_make(folder, 0700, trouble);
+}
+
+/* Adds the name of the job's file to its folder. */
+static void name_file(struct gyre_job *job)
+{
+    char id[2 * sizeof job->id + 1];
+    size_t used = strlen(job->root_file);
+    gyre_hex_write(job->id, sizeof job->id, id);
+    snprintf(job->root_file + used, sizeof job->root_file - used, "/root-%s", id);
+}
+
+/* -- addresses --------------------------------------------------------------------------------- */
+
+/* Reads "host:port" or "[2001:db8::1]:port", or "file:///folder". */
 static int set_root_text(struct gyre_job *job, const char *name, const char *text,
                          struct gyre_trouble *trouble)
 {
     const char *colon = strrchr(text, ':'), *host = text;
     size_t length = colon ? (size_t)(colon - text) : 0;
     bool bracketed = length >= 2 && text[0] == '[' && colon[-1] == ']';
+    if (strncmp(text, "file://", 7) == 0) {
+        return set_root_folder(job, name, text + 7, trouble);
+    }
     if (bracketed) {
         host++;
         length -= 2;
@@ -100,6 +161,9 @@ static int find_given_root(const struct gyre_options *options, struct gyre_job *
                            struct gyre_trouble *trouble)
 {
     const char *given = gyre_job_variable("GYRE_ROOT");
+    if (options->store) {
+        return set_root_store(options, job, trouble);
+    }
     if (options->root) {
         return set_root_text(job, "options.root", options->root, trouble);
     }
@@ -137,11 +201,15 @@ static int find_derived_root(struct gyre_job *job, struct gyre_trouble *trouble)
 int gyre_job_root_find(const struct gyre_options *options, struct gyre_job *job,
                        struct gyre_trouble *trouble)
 {
+    job->group = options->store != NULL;
     int status = job->world > 1 ? find_given_root(options, job, trouble) : 0;
     if (status == 0) {
         status = gyre_job_id_find(options, job, trouble);
     }
-    if (status == 0 && job->world > 1 && job->root_host[0] == '\0') {
+    if (status == 0 && job->group && job->root_kind == GYRE_ROOT_FILE) {
+        name_file(job);
+    }
+    if (status == 0 && job->world > 1 && !job->group && job->root_host[0] == '\0') {
         status = find_derived_root(job, trouble);
     }
     return status;

@@ -17,8 +17,9 @@
  * or more. A world of 1 joins at once without any socket. All descriptors are non-blocking and
  * close-on-exec. Only the channels remain, and on failure nothing is held. GYRE_REFUSED,
  * GYRE_TIMED_OUT (missing ranks named), GYRE_PEER_LOST (a rank went away while joining),
- * GYRE_UNSUPPORTED (not all can share memory), GYRE_INVALID, GYRE_CORRUPT, -errno. */
-int gyre_join(const struct gyre_job *job, const struct gyre_join_options *options,
+ * GYRE_UNSUPPORTED (not all can share memory), GYRE_INVALID, GYRE_CORRUPT, -errno. *job gets the
+ * key that lies where the ranks meet. */
+int gyre_join(struct gyre_job *job, const struct gyre_join_options *options,
               struct gyre_joined **joined, struct gyre_trouble *trouble);
 
 #endif

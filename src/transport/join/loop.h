@@ -65,7 +65,7 @@ struct gyre_pairing;
 struct gyre_join_mesh;
 
 struct gyre_joining {
-    const struct gyre_job *job;
+    struct gyre_job *job;
     const struct gyre_join_options *options;
     struct gyre_trouble *trouble;
     struct gyre_joined *joined;

@@ -1,10 +1,13 @@
-/* The place where rank 0 is found: an address that all know, or a small file.
+/* The place where rank 0 is found: an address that all know, a small file, or a value in a store.
  *
  *     address   host:port, and the next ports where the launcher's own server may sit on the first;
  *               rank 0 takes the first free one, the others try all and believe who has the key
  *     held      the process of rank 0 listens there already, and has told the others
  *     file      rank 0 takes any port and writes "host port" to a 0600 file: temp, then rename, so
  *               that a reader sees all of it or nothing
+ *     store     the same text, as the value of a name in a store of the program's
+ *
+ * The text ends with a key where rank 0 has drawn one for the job: "host port key".
  *
  * Rank 0 binds only the addresses that the host's name has here. It binds all addresses in two
  * cases: none of the name's addresses is this machine's (a forwarded or virtual address), or a name
@@ -14,9 +17,11 @@
  * Tested by tests/program/job/join.c. */
 #include "transport/join/place.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/disk/regular.h"
 #include "base/log.h"
+#include "transport/net/crypto.h"
 #include "transport/net/socket.h"
 
 #include <errno.h>
@@ -28,7 +33,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ADDRESSES = 4, BACKLOG = 4096 };
+enum { ADDRESSES = 4, BACKLOG = 4096, PLACE_TEXT = 320, STORE_WAIT_MS = 500 };
 
 static void close_listeners(struct gyre_rendezvous *place)
 {
@@ -132,9 +137,9 @@ static int open_address(const struct gyre_job *job, struct gyre_rendezvous *plac
         strerror(-status));
 }
 
-/* -- file -------------------------------------------------------------------------------------- */
+/* -- file or store ----------------------------------------------------------------------------- */
 
-/* The address in the file: GYRE_INTERFACE's, else loopback where all ranks are on this machine,
+/* The address to write: GYRE_INTERFACE's, else loopback where all ranks are on this machine,
  * else that of the default route. */
 static int file_address(const struct gyre_rendezvous_wish *wish, struct sockaddr_storage *address,
                         struct gyre_trouble *trouble)
@@ -149,15 +154,23 @@ static int file_address(const struct gyre_rendezvous_wish *wish, struct sockaddr
     return gyre_address_resolve("127.0.0.1", 0, address, 1, trouble) < 0 ? -EIO : 0;
 }
 
-static int write_file(const struct gyre_job *job, struct gyre_rendezvous *place,
-                      const struct sockaddr_storage *address)
+/* Writes the address as "host port", with the key behind it where that lies in the place. */
+static void describe_place(const struct gyre_job *job, const struct sockaddr_storage *address,
+                           char text[PLACE_TEXT])
 {
-    char text[GYRE_ADDRESS_TEXT + 8], temporary[560];
-    gyre_address_format(address, text);
-    *strrchr(text, ':') = ' ';
-    size_t length = strlen(text);
-    text[length++] = '\n';
+    char host[GYRE_ADDRESS_TEXT], key[2 * sizeof job->key + 1] = "";
+    gyre_address_format(address, host);
+    *strrchr(host, ':') = ' ';
+    if (job->key_in_place)
+        gyre_hex_write(job->key, sizeof job->key, key);
+    snprintf(text, PLACE_TEXT, "%s%s%s\n", host, *key ? " " : "", key);
+    gyre_wipe(key, sizeof key);
+}
 
+static int write_file(const struct gyre_job *job, const char *text)
+{
+    char temporary[560];
+    const size_t length = strlen(text);
     snprintf(temporary, sizeof temporary, "%s.%d", job->root_file, (int)getpid());
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     bool written =
@@ -167,13 +180,31 @@ static int write_file(const struct gyre_job *job, struct gyre_rendezvous *place,
         close(fd);
     if (fd >= 0 && !written)
         unlink(temporary);
-    if (written)
-        snprintf(place->file, sizeof place->file, "%s", job->root_file);
     return status;
 }
 
-static int open_file(const struct gyre_rendezvous_wish *wish, struct gyre_rendezvous *place,
-                     struct gyre_trouble *trouble)
+static int write_place(const struct gyre_job *job, const struct sockaddr_storage *address,
+                       struct gyre_trouble *trouble)
+{
+    char text[PLACE_TEXT];
+    const bool file = job->root_kind == GYRE_ROOT_FILE;
+    describe_place(job, address, text);
+    int status = file ? write_file(job, text)
+                      : job->store.set(job->store.context, job->root_file, text, strlen(text));
+    gyre_wipe(text, sizeof text);
+    if (!status)
+        return 0;
+    if (file)
+        return gyre_trouble_set(trouble, status, "rank 0 cannot write its address to %s: %s",
+                                job->root_file, gyre_status_name(status));
+    return gyre_trouble_set(trouble, status < 0 ? status : GYRE_INVALID,
+                            "rank 0 cannot leave its address in the store as \"%s\": its set() "
+                            "returned %d (%s)",
+                            job->root_file, status, gyre_status_name(status));
+}
+
+static int open_written(const struct gyre_rendezvous_wish *wish, struct gyre_rendezvous *place,
+                        struct gyre_trouble *trouble)
 {
     struct sockaddr_storage address;
     int status = file_address(wish, &address, trouble);
@@ -185,11 +216,9 @@ static int open_file(const struct gyre_rendezvous_wish *wish, struct gyre_rendez
                                 "rank 0 cannot listen at a port of %u-%u (GYRE_PORT_RANGE): %s",
                                 wish->port_low, wish->port_high, strerror(-fd));
     place->listener[place->listeners++] = fd;
-    status = write_file(wish->job, place, &address);
-    if (status)
-        return gyre_trouble_set(trouble, status, "rank 0 cannot write its address to %s: %s",
-                                wish->job->root_file, strerror(-status));
-    return 0;
+    status = write_place(wish->job, &address, trouble);
+    place->written = status ? NULL : wish->job;
+    return status;
 }
 
 /* Uses the listener that the process holds; the listener stays its owner's. */
@@ -207,9 +236,9 @@ int gyre_rendezvous_open(const struct gyre_rendezvous_wish *wish, struct gyre_re
                          struct gyre_trouble *trouble)
 {
     enum gyre_root_kind kind = wish->job->root_kind;
-    int status = kind == GYRE_ROOT_FILE   ? open_file(wish, place, trouble)
-                 : kind == GYRE_ROOT_HELD ? open_held(wish->job, place, trouble)
-                                          : open_address(wish->job, place, trouble);
+    int status = kind == GYRE_ROOT_ADDRESS ? open_address(wish->job, place, trouble)
+                 : kind == GYRE_ROOT_HELD  ? open_held(wish->job, place, trouble)
+                                           : open_written(wish, place, trouble);
     if (status)
         gyre_rendezvous_close(place);
     return status;
@@ -217,64 +246,112 @@ int gyre_rendezvous_open(const struct gyre_rendezvous_wish *wish, struct gyre_re
 
 void gyre_rendezvous_close(struct gyre_rendezvous *place)
 {
+    const struct gyre_job *job = place->written;
     close_listeners(place);
-    if (place->file[0])
-        unlink(place->file);
-    place->file[0] = '\0';
+    if (job && job->root_kind == GYRE_ROOT_FILE)
+        unlink(job->root_file);
+    else if (job && job->store.remove)
+        (void)job->store.remove(job->store.context, job->root_file);
+    place->written = NULL;
 }
 
 /* -- for those who look for it ----------------------------------------------------------------- */
 
 /* Checks the owner of the file. Another user's file would lead elsewhere; the handshake would
- * notice, but only as "closed without a word". */
-static int check_root_file(const struct stat *info, const char *path, struct gyre_trouble *trouble)
+ * notice, but only as "closed without a word". A key is believed that nobody else can read. */
+static int check_root_file(const struct stat *info, const struct gyre_job *job,
+                           struct gyre_trouble *trouble)
 {
-    if (info->st_uid == geteuid() && !(info->st_mode & 022))
+    const mode_t forbidden = job->key_in_place ? 077 : 022;
+    if (info->st_uid == geteuid() && !(info->st_mode & forbidden))
         return 0;
     return gyre_trouble_set(trouble, GYRE_REFUSED,
                             "%s belongs to user %u with mode %03o, so its address is not "
-                            "believed: it must be yours and writable by nobody else",
-                            path, info->st_uid, info->st_mode & 0777);
+                            "believed: it must be yours and %s by nobody else",
+                            job->root_file, info->st_uid, info->st_mode & 0777,
+                            job->key_in_place ? "readable" : "writable");
 }
 
-static int read_root_file(const char *path, char *text, size_t size, struct gyre_trouble *trouble)
+static int read_file(const struct gyre_job *job, char *text, size_t size,
+                     struct gyre_trouble *trouble)
 {
     struct stat info;
+    const char *path = job->root_file;
     int fd = gyre_regular_open(path, O_NOFOLLOW, &info);
     if (fd == -ENOENT)
         return gyre_trouble_set(trouble, -EAGAIN, "rank 0 has not written %s yet", path);
     if (fd < 0)
         return gyre_regular_refuse(path, fd, trouble);
-    int status = check_root_file(&info, path, trouble);
+    int status = check_root_file(&info, job, trouble);
     ssize_t length = status ? 0 : TEMP_FAILURE_RETRY(read(fd, text, size - 1));
     close(fd);
     text[length > 0 ? length : 0] = '\0';
     return status;
 }
 
-static int find_by_file(const struct gyre_job *job, struct sockaddr_storage *out, int max,
-                        struct gyre_trouble *trouble)
+/* Waits a moment for the value: the search goes on in between. */
+static int read_from_store(const struct gyre_job *job, char *text, size_t size,
+                           struct gyre_trouble *trouble)
 {
-    char text[320], *end;
-    const char *path = job->root_file;
-    int status = read_root_file(path, text, sizeof text, trouble);
+    size_t length = size - 1;
+    int status = job->store.get(job->store.context, job->root_file, text, &length, STORE_WAIT_MS);
+    if (status == GYRE_AGAIN)
+        return gyre_trouble_set(trouble, -EAGAIN, "rank 0 has not left \"%s\" in the store yet",
+                                job->root_file);
     if (status)
-        return status;
-    char *blank = strchr(text, ' ');
-    unsigned long port = blank ? strtoul(blank + 1, &end, 10) : 0;
-    if (!port || port > 65535 || *end != '\n')
-        return gyre_trouble_set(trouble, -EAGAIN, "%s does not hold \"host port\"; remove it",
-                                path);
-    *blank = '\0';
-    return gyre_address_resolve(text, (uint16_t)port, out, max, trouble);
+        return gyre_trouble_set(trouble, status < 0 ? status : GYRE_INVALID,
+                                "the store does not give \"%s\": its get() returned %d (%s)",
+                                job->root_file, status, gyre_status_name(status));
+    if (length > size - 1)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "the store has %zu bytes as \"%s\": an address has fewer than %zu",
+                                length, job->root_file, size);
+    text[length] = '\0';
+    return 0;
 }
 
-int gyre_rendezvous_find(const struct gyre_job *job, struct sockaddr_storage *out, int max,
+/* Reads " PORT\n", or " PORT KEY\n" where the key is expected. 0: it is neither. */
+static uint16_t read_port_and_key(struct gyre_job *job, const char *text)
+{
+    uint8_t key[sizeof job->key];
+    char *end;
+    unsigned long port = strtoul(text, &end, 10);
+    bool right = port > 0 && port <= 65535;
+    if (job->key_in_place) {
+        right = right && strlen(end) == 2 * sizeof key + 2 && *end == ' ' &&
+                gyre_hex_read(end + 1, key, sizeof key) && !gyre_job_adopt_key(job, key);
+        end += right ? 2 * sizeof key + 1 : 0;
+    }
+    gyre_wipe(key, sizeof key);
+    return right && *end == '\n' ? (uint16_t)port : 0;
+}
+
+static int find_written(struct gyre_job *job, struct sockaddr_storage *out, int max,
+                        struct gyre_trouble *trouble)
+{
+    char text[PLACE_TEXT];
+    const bool file = job->root_kind == GYRE_ROOT_FILE;
+    int status = file ? read_file(job, text, sizeof text, trouble)
+                      : read_from_store(job, text, sizeof text, trouble);
+    char *blank = status ? NULL : strchr(text, ' ');
+    uint16_t port = blank ? read_port_and_key(job, blank + 1) : 0;
+    if (!status && !port)
+        status = gyre_trouble_set(trouble, -EAGAIN, "%s does not hold \"host port%s\"; remove it",
+                                  job->root_file, job->key_in_place ? " key" : "");
+    if (!status) {
+        *blank = '\0';
+        status = gyre_address_resolve(text, port, out, max, trouble);
+    }
+    gyre_wipe(text, sizeof text);
+    return status;
+}
+
+int gyre_rendezvous_find(struct gyre_job *job, struct sockaddr_storage *out, int max,
                          struct gyre_trouble *trouble)
 {
     struct sockaddr_storage address[ADDRESSES];
-    if (job->root_kind == GYRE_ROOT_FILE)
-        return find_by_file(job, out, max, trouble);
+    if (job->root_kind == GYRE_ROOT_FILE || job->root_kind == GYRE_ROOT_STORE)
+        return find_written(job, out, max, trouble);
     int count = gyre_address_resolve(job->root_host, job->root_port, address, ADDRESSES, trouble),
         found = 0;
     for (int try = 0; try < job->root_port_tries && job->root_port + try <= 65535; try++)

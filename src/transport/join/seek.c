@@ -25,6 +25,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { PLACES = 80 };
 
@@ -207,24 +208,34 @@ static void set_seek_places(struct seek *seek, const struct sockaddr_storage *fo
     seek->places = count;
 }
 
-/* Finds the places. A name is looked up until it is known. A file is read again and again, because
- * it may be a former job's. */
+/* Whether what leads to rank 0 may be a former job's, and is read again and again. */
+static bool may_be_old(const struct seek *seek)
+{
+    const enum gyre_root_kind kind = seek->join->job->root_kind;
+    return kind == GYRE_ROOT_FILE || kind == GYRE_ROOT_STORE;
+}
+
+/* Finds the places. A name is looked up until it is known. */
 static int find_places(struct seek *seek)
 {
     struct sockaddr_storage found[PLACES];
-    bool file = seek->join->job->root_kind == GYRE_ROOT_FILE;
-    if ((seek->places && !file) || seek->now < seek->find_at)
+    uint8_t key_id[sizeof seek->claim.key_id];
+    if ((seek->places && !may_be_old(seek)) || seek->now < seek->find_at)
         return 0;
+    memcpy(key_id, seek->join->job->key_id, sizeof key_id);
     seek->finding.status = 0;
     int count = gyre_rendezvous_find(seek->join->job, found, PLACES, &seek->finding);
+    seek->now = gyre_now_ns(); /* a store may have waited */
     seek->find_at = seek->now + seek->find_pause;
     seek->find_pause = next_pause(seek, seek->find_pause);
     bool later =
         count == -EAGAIN || (count == GYRE_INVALID && seek->now < seek->join->started + NAMELESS);
     if (count < 0)
         return later ? 0 : gyre_trouble_set(seek->join->trouble, count, "%s", seek->finding.text);
-    bool same =
-        count == seek->places && !memcmp(&found[0], &seek->place[0].address, sizeof found[0]);
+    bool same = count == seek->places &&
+                !memcmp(&found[0], &seek->place[0].address, sizeof found[0]) &&
+                !memcmp(key_id, seek->join->job->key_id, sizeof key_id);
+    seek->claim = gyre_join_claim(seek->join, GYRE_PURPOSE_JOIN, 0);
     if (!same)
         set_seek_places(seek, found, count);
     return 0;
@@ -233,7 +244,7 @@ static int find_places(struct seek *seek)
 static uint64_t start_attempts(struct seek *seek)
 {
     uint64_t next = seek->now + 100 * GYRE_MS;
-    if ((!seek->places || seek->join->job->root_kind == GYRE_ROOT_FILE) && seek->find_at < next)
+    if ((!seek->places || may_be_old(seek)) && seek->find_at < next)
         next = seek->find_at;
     for (int i = 0; i < seek->places; i++) {
         struct place *place = &seek->place[i];
@@ -291,7 +302,6 @@ int gyre_join_seek(struct gyre_joining *join, struct gyre_talk *talk)
     if (!seek)
         return gyre_trouble_set(join->trouble, -ENOMEM, "no memory to look for rank 0");
     seek->join = join;
-    seek->claim = gyre_join_claim(join, GYRE_PURPOSE_JOIN, 0);
     seek->find_pause = GYRE_MS;
     seek->line_at = join->started + FIRST_LINE;
     int status = look_for_root(seek, talk);

@@ -26,9 +26,8 @@ struct gyre_parcel { /* one message's payload in the store */
     uint16_t first, last;
 };
 
-/* Makes a store. `memory` is zeroed, gyre_unexpected_bytes(bytes) long and outlives the store; bytes
- * at
- * most 2 MiB. */
+/* Makes a store. `memory` is zeroed, gyre_unexpected_bytes(bytes) long and outlives the store;
+ * bytes at most 2 MiB. */
 size_t gyre_unexpected_bytes(uint32_t bytes);
 void gyre_unexpected_init(struct gyre_unexpected *store, void *memory, uint32_t bytes);
 void gyre_unexpected_append(struct gyre_unexpected *store, struct gyre_parcel *parcel,

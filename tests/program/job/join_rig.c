@@ -140,10 +140,11 @@ static void child(const struct rig *rig, int index)
     struct rig_result *result = &rig->result[index];
     struct gyre_trouble trouble = {0};
     struct gyre_joined *joined = NULL;
+    struct gyre_job job = rank->job;
     gyre_log_identity(rank->job.rank, rank->job.rank);
     if (rank->before)
         rank->before(rank);
-    result->status = gyre_join(&rank->job, &rank->options, &joined, &trouble);
+    result->status = gyre_join(&job, &rank->options, &joined, &trouble);
     result->ms = (double)(gyre_now_ns() - started) / 1e6;
     snprintf(result->text, sizeof result->text, "%s", trouble.text);
     if (joined) {

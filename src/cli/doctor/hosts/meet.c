@@ -261,7 +261,7 @@ static int reach_place(const struct gyre_job *job, const struct sockaddr_storage
 }
 
 /* Rank 0 may start later, or at another of the places: all are tried until the time is over. */
-static int find_rank_0(const struct gyre_job *job, int wait_ms, struct gyre_trouble *trouble)
+static int find_rank_0(struct gyre_job *job, int wait_ms, struct gyre_trouble *trouble)
 {
     struct sockaddr_storage place[PLACES];
     struct gyre_trouble why = {0};
