@@ -2,7 +2,7 @@
 # tests/vm/run itself: exit status and output come back as they were, devices are there, a time
 # limit and a guest that dies are told apart, no root is needed, and however the runner ends, no
 # QEMU and no files of it are left. About five starts of a guest; in the first one two ranks make a
-# sum over verbs, which is all that ./do test runs of RDMA.
+# sum over verbs.
 set -u
 run=$1/tests/vm/run
 room=$(mktemp -d)
