@@ -98,12 +98,9 @@ static void a_killed_sender(void **state)
     } ways[] = {{"shm", messages_two_devices}, {"shm", messages_classic}, {"tcp", messages_nodes}};
     (void)state;
     for (int i = 0; i < 3; i++) {
-        struct rig rig = {.n = 3,
-                          .transport = ways[i].transport,
-                          .dead_ms = 5000,
-                          .before = ways[i].before,
-                          .body = outlive};
-        rig_lose_rank_1(&rig, SIGKILL, 3);
+        struct rig rig = {
+            .n = 3, .transport = ways[i].transport, .before = ways[i].before, .body = outlive};
+        rig_lose_rank_1(&rig, SIGKILL);
     }
 }
 

@@ -270,10 +270,9 @@ static void killed_rank(void **state)
     static const share_readying modes[] = {share_two_devices, share_classic};
     (void)state;
     for (int i = 0; i < 1 + fakecuda_stands_in(); i++) {
-        struct rig rig = {
-            .n = RANKS, .transport = "shm", .dead_ms = 5000, .before = modes[i], .body = outlive};
+        struct rig rig = {.n = RANKS, .transport = "shm", .before = modes[i], .body = outlive};
         memset(stage, 0, sizeof(*stage));
-        rig_lose_rank_1(&rig, SIGKILL, 2);
+        rig_lose_rank_1(&rig, SIGKILL);
     }
 }
 

