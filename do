@@ -409,25 +409,6 @@ list_skips() {
     done <"$BUILD/meson-logs/testlog.json"
 }
 
-# Where RETRY is set (continuous integration): what failed runs once more, by itself; what then
-# passes is named.
-run_again() {
-    bad='FAIL\|TIMEOUT\|ERROR\|INTERRUPT\|UNEXPECTEDPASS'
-    names=$(grep "\"result\": \"\($bad\)\"" "$BUILD/meson-logs/testlog.json" |
-        test_name)
-    status=0
-    # shellcheck disable=SC2086
-    meson test -C "$BUILD" --no-rebuild --print-errorlogs --num-processes 1 "$@" $names || status=$?
-    still=$(log_count "$bad")
-    passed=$((passed + failed - still))
-    failed=$still
-    for name in $names; do
-        grep "$name\"" "$BUILD/meson-logs/testlog.json" | grep -q '"result": "OK"' &&
-            echo "unsteady: $name: failed beside others, passed by itself"
-    done
-    return 0
-}
-
 # Suite guest takes minutes in an emulated machine, so it runs where it is asked for.
 with_guests() {
     case " $* " in *guest* | *' vm '* | *' vm/'*) return 0 ;; esac
@@ -475,7 +456,6 @@ run_tests() {
     passed=$(log_count 'OK\|EXPECTEDFAIL')
     failed=$(log_count 'FAIL\|TIMEOUT\|ERROR\|INTERRUPT\|UNEXPECTEDPASS')
     skipped=$(printf '%s' "$skips" | grep -c . || true)
-    [ "$failed" = 0 ] || [ -z "${RETRY:-}" ] || run_again "$@"
     echo
     [ -z "$skips" ] || printf '%s\n\n' "$skips"
     [ -z "$left_out" ] || printf '%s\n\n' "$left_out"
