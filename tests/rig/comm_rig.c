@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOST_S 20 /* until every survivor of a lost rank has ended */
+#define LOST_S 60 /* until every survivor of a lost rank has ended */
 
 uint64_t rig_now(void)
 {
@@ -36,7 +36,7 @@ int rig_slow(void)
 
 void rig_until(_Atomic int *word, int value)
 {
-    uint64_t limit = rig_now() + 30 * 1000000000ull * (uint64_t)rig_slow();
+    uint64_t limit = rig_now() + 60 * 1000000000ull * (uint64_t)rig_slow();
     while (*word < value) {
         sched_yield();
         if (rig_now() > limit) {
@@ -231,7 +231,7 @@ static bool can_stop(pid_t pid)
 
 bool rig_outlive_a_writer(struct rig *rig, size_t half, size_t last, uint32_t before)
 {
-    uint64_t limit = rig_now() + 20000000000ull * (uint64_t)rig_slow();
+    uint64_t limit = rig_now() + LOST_S * 1000000000ull * (uint64_t)rig_slow();
     rig_start(rig);
     rig_until(&rig->shared->ready, 3);
     while (is_still(rig, half, before))
@@ -243,7 +243,7 @@ bool rig_outlive_a_writer(struct rig *rig, size_t half, size_t last, uint32_t be
     if (inside)
         waitpid(rig->pid[1], NULL, 0);
     rig->shared->flag = 1;
-    assert_int_equal(rig_wait(rig, 20, inside ? 1u << 1 : 0), 0);
+    assert_int_equal(rig_wait(rig, LOST_S, inside ? 1u << 1 : 0), 0);
     munmap(rig->shared, sizeof(*rig->shared));
     return inside;
 }

@@ -105,7 +105,7 @@ static void more_than_4_gib(void **state)
                       (double)free_bytes() / 1e9);
         skip();
     }
-    assert_int_equal(rig_run(&(struct rig){.n = 2, .transport = "shm", .body = huge}, 60), 0);
+    assert_int_equal(rig_run(&(struct rig){.n = 2, .transport = "shm", .body = huge}, 180), 0);
 }
 
 /* -- any byte ---------------------------------------------------------------------------------- */

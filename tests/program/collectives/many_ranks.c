@@ -131,7 +131,7 @@ static void run(const char *transport)
     static const int ranks[] = {16, 33, 64};
     for (int i = 0; i < (in_haste() ? 2 : 3); i++) {
         struct rig rig = {.n = ranks[i], .transport = transport, .body = everything};
-        assert_int_equal(rig_run(&rig, 60), 0);
+        assert_int_equal(rig_run(&rig, 180), 0);
     }
 }
 

@@ -55,7 +55,8 @@ static void *release(void *argument)
     struct gyre_comm *comm = argument;
     while (!atomic_load(&gyre_domain_health(comm->domain)->status))
         sched_yield();
-    for (int i = 0; i < 1000; i++) /* a call that waits for nothing would return */
+    uint64_t limit = rig_now() + 20000000; /* a call that waits for nothing would return */
+    while (rig_now() < limit)
         sched_yield();
     let_go = 1;
     fakecuda_hold(false);

@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 #define DEAD_MS  1500 /* where a rank is stopped; more than a busy machine keeps from the watches */
-#define ALIVE_MS 5000 /* where none is: only what the test is about ends a call */
+#define ALIVE_MS 40000 /* where none is: only what the test is about ends a call */
+#define WAIT_S   60
 
 enum verb { ALL_GATHER, ALL_TO_ALL, REDUCE_SCATTER, GATHER, SCATTER, REDUCE, ALL_GATHER_V };
 
@@ -169,7 +170,7 @@ static void disagree_once(const char *transport, struct call one, struct call ot
     struct rig rig = {
         .n = 3, .transport = transport, .dead_ms = ALIVE_MS, .body = disagree, .argument = calls};
     rig_start(&rig);
-    int bad = rig_wait(&rig, 20, 0);
+    int bad = rig_wait(&rig, WAIT_S, 0);
     for (int rank = 0; rank < 3; rank++)
         if (rig.shared->status[rank] != GYRE_MISMATCH || bad ||
             !strstr(rig.shared->error[rank], "rank 1"))

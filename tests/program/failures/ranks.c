@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 #define DEAD_MS  1500 /* where a rank is stopped; more than a busy machine keeps from the watches */
-#define ALIVE_MS 5000 /* where none is: only what the test is about ends a call */
+#define ALIVE_MS 40000 /* where none is: only what the test is about ends a call */
+#define WAIT_S   60
 
 /* -- a rank disappears ------------------------------------------------------------------------- */
 
@@ -84,12 +85,12 @@ static int fork_then_reduce(struct gyre_comm *comm, struct rig *rig)
 static void child_that_outlives_its_rank(void **state)
 {
     struct loss loss = {1000, 2};
-    struct rig rig = {.n = 3, .dead_ms = 40000, .body = fork_then_reduce, .argument = &loss};
+    struct rig rig = {.n = 3, .dead_ms = ALIVE_MS, .body = fork_then_reduce, .argument = &loss};
     (void)state;
     rig_start(&rig);
     rig_until(&rig.shared->ready, 3);
     kill(rig.pid[2], SIGKILL);
-    int bad = rig_wait(&rig, 20, 1u << 2);
+    int bad = rig_wait(&rig, WAIT_S, 1u << 2);
     rig.shared->flag = 1;
     assert_int_equal(bad, 0);
     assert_int_equal(rig.shared->status[0], GYRE_PEER_LOST);
@@ -182,9 +183,9 @@ static int disagree(struct gyre_comm *comm, struct rig *rig)
 static void run_disagreement(struct rig rig)
 {
     rig.n = 3;
-    rig.dead_ms = ALIVE_MS;
+    rig.dead_ms = rig.dead_ms ? rig.dead_ms : ALIVE_MS;
     rig_start(&rig);
-    int bad = rig_wait(&rig, 20, 0);
+    int bad = rig_wait(&rig, WAIT_S, 0);
     for (int rank = 0; rank < 3; rank++)
         if (rig.shared->status[rank] != GYRE_MISMATCH || bad ||
             !strstr(rig.shared->error[rank], "rank 1"))
@@ -248,7 +249,7 @@ static void two_roots_at_the_end_are_told(void **state)
         struct rig rig = {
             .n = 2, .transport = tcp ? "tcp" : "shm", .dead_ms = ALIVE_MS, .body = two_roots};
         rig_start(&rig);
-        assert_int_equal(rig_wait(&rig, 20, 0), 0);
+        assert_int_equal(rig_wait(&rig, WAIT_S, 0), 0);
         for (int rank = 0; rank < 2; rank++) {
             assert_int_equal(rig.shared->status[rank], GYRE_MISMATCH);
             assert_non_null(strstr(rig.shared->error[rank], "broadcast f32 from rank 1"));
@@ -280,18 +281,21 @@ static void parted_ranks_are_told(void **state)
 {
     (void)state;
     for (int tcp = 0; tcp < 2; tcp++)
-        run_disagreement((struct rig){.transport = tcp ? "tcp" : "shm", .body = part});
+        run_disagreement(
+            (struct rig){.transport = tcp ? "tcp" : "shm", .dead_ms = 5000, .body = part});
 }
 
-/* Everybody else has nothing left to do but to say goodbye. */
+/* Everybody else has nothing left to do but to say goodbye. A rank is stopped before the others
+ * begin to wait for its goodbye: they wait little longer than the dead time. */
 static int part_from_a_victim(struct gyre_comm *comm, struct rig *rig)
 {
     int rank = gyre_rank(comm);
     float x = 1;
     int status = gyre_all_reduce(comm, &x, &x, 1, GYRE_F32, GYRE_SUM);
     rig->shared->ready++;
-    if (rank == 1)
-        rig_until(&rig->shared->flag, 1); /* never */
+    while (rank == 1)
+        pause();
+    rig_until(&rig->shared->flag, 1);
     rig->shared->status[rank] = gyre_finalize(comm);
     snprintf(rig->shared->error[rank], sizeof rig->shared->error[rank], "%s", gyre_error(NULL));
     return status;
@@ -312,12 +316,15 @@ static void a_rank_lost_before_its_goodbye_is_told(void **state)
         struct rig rig = {.n = 3,
                           .transport = runs[i].transport,
                           .per_node = runs[i].per_node,
-                          .dead_ms = runs[i].number == SIGSTOP ? DEAD_MS : 40000,
+                          .dead_ms = runs[i].number == SIGSTOP ? 5000 : ALIVE_MS,
                           .body = part_from_a_victim};
         rig_start(&rig);
         rig_until(&rig.shared->ready, 3);
+        if (runs[i].number == SIGSTOP)
+            rig_stop(&rig, 1);
+        rig.shared->flag = 1;
         kill(rig.pid[1], runs[i].number);
-        assert_int_equal(rig_wait(&rig, 20, 1u << 1), 0);
+        assert_int_equal(rig_wait(&rig, WAIT_S, 1u << 1), 0);
         for (int rank = 0; rank < 3; rank += 2) {
             assert_int_equal(rig.shared->status[rank], GYRE_PEER_LOST);
             assert_non_null(strstr(rig.shared->error[rank], "rank 1 "));
@@ -372,7 +379,7 @@ static void who_leaves_early_is_named(void **state)
                               .argument = &leaver};
             snprintf(name, sizeof name, "rank %d", leaver);
             rig_start(&rig);
-            assert_int_equal(rig_wait(&rig, 20, 0), 0);
+            assert_int_equal(rig_wait(&rig, WAIT_S, 0), 0);
             for (int rank = 0; rank < 3; rank++)
                 if (rank != leaver && (!strstr(rig.shared->error[rank], name) ||
                                        !strstr(rig.shared->error[rank], "has left")))
@@ -391,7 +398,7 @@ static void operation_time_limit_names_who_is_missing(void **state)
                           .timeout_ms = 700,
                           .body = skip_one};
         rig_start(&rig);
-        assert_int_equal(rig_wait(&rig, 20, 0), 0);
+        assert_int_equal(rig_wait(&rig, WAIT_S, 0), 0);
         for (int rank = 0; rank < 3; rank += 2)
             if (!strstr(rig.shared->error[rank], "rank 1"))
                 fail_msg("%s: rank %d tells: %s", rig.transport, rank, rig.shared->error[rank]);
@@ -422,7 +429,7 @@ static void abort_ends_everybody(void **state)
     struct rig rig = {.n = 3, .dead_ms = ALIVE_MS, .body = abort_it};
     (void)state;
     rig_start(&rig);
-    assert_int_equal(rig_wait(&rig, 20, 0), 0);
+    assert_int_equal(rig_wait(&rig, WAIT_S, 0), 0);
     for (int rank = 0; rank < 3; rank++)
         assert_non_null(strstr(rig.shared->error[rank], "disk is full"));
     munmap(rig.shared, sizeof(*rig.shared));

@@ -229,7 +229,7 @@ void rig_start(struct rig *rig)
         close(rig->launcher_pipe[0]);
     atomic_store(&rig->board->go, 1);
     for (uint32_t rank = 0; rank < rig->n; rank++)
-        rig_await_phase(rig, rank, READY, 5000);
+        rig_await_phase(rig, rank, READY);
     atomic_store(&rig->board->go, 2);
 }
 
@@ -271,27 +271,27 @@ void rig_finish(struct rig *rig)
 }
 
 static void await(struct rig *rig, const _Atomic int *word, int least, uint32_t rank,
-                  const char *what, int limit_ms)
+                  const char *what)
 {
-    uint64_t limit = gyre_now_ns() + (uint64_t)limit_ms * (uint64_t)rig_slow() * GYRE_MS;
+    uint64_t limit = gyre_now_ns() + RIG_AWAIT_S * (uint64_t)rig_slow() * GYRE_SECOND;
 
     while (least != 0 ? atomic_load(word) < least : atomic_load(word) == 0) {
         if (gyre_now_ns() > limit) {
             for (uint32_t i = 0; i < rig->n; i++)
                 if (rig->board->pid[i] != 0)
                     kill(rig->board->pid[i], SIGKILL);
-            fail_msg("rank %u: no %s within %d ms", rank, what, limit_ms * rig_slow());
+            fail_msg("rank %u: no %s within %d s", rank, what, RIG_AWAIT_S * rig_slow());
         }
         rig_pause();
     }
 }
 
-void rig_await_phase(struct rig *rig, uint32_t rank, int phase, int limit_ms)
+void rig_await_phase(struct rig *rig, uint32_t rank, int phase)
 {
-    await(rig, &rig->board->seat[rank].phase, phase, rank, "next phase", limit_ms);
+    await(rig, &rig->board->seat[rank].phase, phase, rank, "next phase");
 }
 
-void rig_await_failure(struct rig *rig, uint32_t rank, int limit_ms)
+void rig_await_failure(struct rig *rig, uint32_t rank)
 {
-    await(rig, &rig->board->seat[rank].status, 0, rank, "failure", limit_ms);
+    await(rig, &rig->board->seat[rank].status, 0, rank, "failure");
 }

@@ -61,10 +61,10 @@ void rig_finish(struct rig *rig); /* kills what is left, reaps, frees */
 void rig_kill(struct rig *rig, uint32_t rank, int signal);
 void rig_end_launcher(struct rig *rig);
 
-/* Wait for a condition with a deadline of `limit_ms` × GYRE_TEST_SLOW; fail the test, naming
- * `what`, beyond it. */
-void rig_await_phase(struct rig *rig, uint32_t rank, int phase, int limit_ms);
-void rig_await_failure(struct rig *rig, uint32_t rank, int limit_ms);
+/* Wait for a condition, at most RIG_AWAIT_S × GYRE_TEST_SLOW seconds; then the test fails. */
+#define RIG_AWAIT_S 30
+void rig_await_phase(struct rig *rig, uint32_t rank, int phase);
+void rig_await_failure(struct rig *rig, uint32_t rank);
 int rig_exit_code(struct rig *rig, uint32_t rank); /* waits for the rank; −signal if one ended it */
 int rig_slow(void);                                /* GYRE_TEST_SLOW, at least 1 */
 
