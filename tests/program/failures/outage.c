@@ -3,9 +3,9 @@
  * is no failure. A longer one is reported when the dead time is over. Skipped where namespaces are
  * not permitted. */
 #include "rig/comm_rig.h"
+#include "nemesis/machines.h"
 #include "rig/test.h"
 
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
@@ -25,27 +25,16 @@
 #define SECOND  1000000000ull
 #define COUNT   4000000
 
-static const char set_up[] =
-    "exec 2>/dev/null; mount -t tmpfs tmpfs /run && mkdir /run/netns &&"
-    "ip link add between type bridge && ip link set between up && for i in 0 1; do"
-    "  ip netns add rank$i && ip link add port$i type veth peer name way netns rank$i &&"
-    "  ip link set port$i master between up && ip -n rank$i link set lo up &&"
-    "  ip -n rank$i address add 10.77.0.$((i + 1))/24 dev way &&"
-    "  ip -n rank$i link set way up || exit 1; done";
-
 /* The bridge forwards nothing: no rank's machine sees anything else than silence. */
 static void set_link(bool up)
 {
-    const char *command =
-        up ? "bridge link set dev port1 state 3" : "bridge link set dev port1 state 0";
-    assert_int_equal(system(command), 0);
+    assert_true(machines_run("bridge link set dev port1 state %d", up ? 3 : 0));
 }
 
 /* The interface of rank 1 itself goes down, as where a cable is pulled. */
 static void set_interface(bool up)
 {
-    assert_int_equal(system(up ? "ip -n rank1 link set way up" : "ip -n rank1 link set way down"),
-                     0);
+    assert_true(machines_run("ip -n rank1 link set way %s", up ? "up" : "down"));
 }
 
 /* Sleeps for as long as the network is to stay as it is. */
@@ -57,15 +46,8 @@ static void keep(double seconds)
 
 static void enter_namespace(const struct rig *rig, int rank)
 {
-    char path[64];
     (void)rig;
-    snprintf(path, sizeof path, "/run/netns/rank%d", rank);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || setns(fd, CLONE_NEWNET))
-        abort();
-    close(fd);
-    setenv("MASTER_ADDR", "10.77.0.1", 1);
-    setenv("MASTER_PORT", "29500", 1);
+    machines_enter(rank);
 }
 
 static bool all_are(const float *data, float value)
@@ -196,9 +178,8 @@ static void a_longer_outage_is_told_at_the_dead_time(void **state)
 static void a_path_without_large_packets_is_told(void **state)
 {
     (void)state;
-    assert_int_equal(system("for i in 0 1; do ip -n rank$i link set way gso_max_segs 1 && "
-                            "ip link set port$i mtu 1300 || exit 1; done"),
-                     0);
+    assert_true(machines_run("for i in 0 1; do ip -n rank$i link set way gso_max_segs 1 && "
+                             "ip link set port$i mtu 1300 || exit 1; done"));
     struct rig rig = {.n = 2,
                       .transport = "tcp",
                       .dead_ms = 2000,
@@ -221,8 +202,7 @@ int main(void)
         cmocka_unit_test(a_longer_outage_is_told_at_the_dead_time),
         cmocka_unit_test(a_path_without_large_packets_is_told),
     };
-    if (unshare(CLONE_NEWNS | CLONE_NEWNET) || system("mount --make-rprivate / 2>/dev/null") ||
-        system(set_up)) {
+    if (!machines_make(2)) {
         printf("skipped: no network namespaces with a bridge can be made here\n");
         return 77;
     }
