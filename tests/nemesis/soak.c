@@ -2,10 +2,10 @@
  * simulated nodes) call every collective, started, in groups and on parts, and send messages, each
  * byte looked at; beside them jobs are killed and started again.
  *
- *     soak [--seconds N] [--seed S]
+ *     soak [--seconds N] [--dead-ms N] [--seed S]
  *
- * Skips nothing. Resident memory and descriptors of the long-lived ranks, taken after a third of
- * the time and at the end, must be the same but for a slack: no descriptor, and 2 MiB of pages that
+ * --dead-ms gives the long-lived jobs another dead time than the default. Skips nothing. Resident
+ * memory and descriptors of the long-lived ranks, taken after a third of the time and at the end, must be the same but for a slack: no descriptor, and 2 MiB of pages that
  * are touched late. In less than a minute not all of the stages is touched: 16 MiB. */
 #include "nemesis/hunt.h"
 #include "nemesis/room.h"
@@ -224,6 +224,7 @@ int main(int argc, char **argv)
     uint64_t seed = tally_seed(argc, argv), second = UINT64_C(1000000000);
     uint64_t seconds = tally_option(argc, argv, "--seconds", 6);
     uint64_t until = rig_now() + seconds * second;
+    int dead_ms = (int)tally_option(argc, argv, "--dead-ms", 0);
     int bad = 0, status = 0;
     fflush(NULL);
     pid_t hunter = fork();
@@ -234,6 +235,7 @@ int main(int argc, char **argv)
         life[i].warm_at = until - seconds * second * 2 / 3;
         life[i].until = until;
         rig[i].body = live;
+        rig[i].dead_ms = dead_ms;
         rig[i].argument = &life[i];
         rig_start(&rig[i]);
     }
