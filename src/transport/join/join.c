@@ -322,6 +322,7 @@ static int hand_channels_over(struct gyre_joining *join)
             poll(&wait, 1, GYRE_JOIN_TICK_MS);
         gyre_join_remove_slot(join, &join->control[i].io_slot);
         gyre_socket_hold(talk->fd, join->options->dead_time_ms);
+        gyre_socket_expedite(talk->fd);
         if (talk->fd >= 0)
             status = gyre_talk_keys(talk, "gyre watch", &join->joined->peer[i].control_keys);
         join->joined->peer[i].control = gyre_talk_take(talk);

@@ -31,6 +31,10 @@ void gyre_socket_hold(int fd, int dead_time_ms);
 /* Writes the addresses of both ends of a connection; "?" for one that is not known. */
 void gyre_socket_names(int fd, char mine[GYRE_ADDRESS_TEXT], char theirs[GYRE_ADDRESS_TEXT]);
 
+/* Has queues of this machine and of the network send the connection's bytes before bulk data, where
+ * they tell the two apart. */
+void gyre_socket_expedite(int fd);
+
 /* Sends (POLLOUT) or receives (POLLIN) all bytes. 0; GYRE_TIMED_OUT at the deadline, a time of
  * gyre_now_ns(); GYRE_PEER_LOST. */
 int gyre_socket_move(int fd, short direction, void *bytes, size_t length, uint64_t deadline_ns);

@@ -1,11 +1,12 @@
 /* Jobs over a network that is down for a while. Two ranks run in two network namespaces, with a
  * bridge between them whose port is closed and opened again. An outage shorter than the dead time
- * is no failure. A longer one is reported when the dead time is over. Skipped where namespaces are
- * not permitted. */
+ * is no failure. A longer one is reported when the dead time is over. A queue full of data is no
+ * outage. Skipped where namespaces are not permitted. */
 #include "rig/comm_rig.h"
 #include "nemesis/machines.h"
 #include "rig/test.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -50,32 +52,33 @@ static void enter_namespace(const struct rig *rig, int rank)
     machines_enter(rank);
 }
 
-static bool all_are(const float *data, float value)
+static bool all_are(const float *data, int count, float value)
 {
-    for (int i = 0; i < COUNT; i++)
+    for (int i = 0; i < count; i++)
         if (data[i] != value)
             return false;
     return true;
 }
 
-/* Sums until rank 0 has seen the flag, which travels as its summand. `ready` counts the sums of
- * rank 0. */
+/* Sums COUNT elements, or as many as the rig's argument says, until rank 0 has seen the flag, which
+ * travels as its summand. `ready` counts the sums of rank 0. */
 static int sum_until_told(struct gyre_comm *comm, struct rig *rig)
 {
     static float data[COUNT];
-    int rank = gyre_rank(comm), status = 0;
+    const int *given = rig->argument;
+    int rank = gyre_rank(comm), status = 0, count = given ? *given : COUNT;
     for (float sum = 3; sum == 3;) {
         uint64_t since = rig_now();
         float mine = rank ? 2.0f : rig->shared->flag ? 9.0f : 1.0f;
-        for (int i = 0; i < COUNT; i++)
+        for (int i = 0; i < count; i++)
             data[i] = mine;
-        status = gyre_all_reduce(comm, data, data, COUNT, GYRE_F32, GYRE_SUM);
+        status = gyre_all_reduce(comm, data, data, (uint64_t)count, GYRE_F32, GYRE_SUM);
         if (status) {
             rig_note(rig, comm, status, since);
             break;
         }
         sum = data[0];
-        if (rig_check((sum == 3 || sum == 11) && all_are(data, sum), comm, "a wrong sum"))
+        if (rig_check((sum == 3 || sum == 11) && all_are(data, count, sum), comm, "a wrong sum"))
             return 1;
         rig->shared->ready += rank == 0;
     }
@@ -194,12 +197,66 @@ static void a_path_without_large_packets_is_told(void **state)
     munmap(rig.shared, sizeof *rig.shared);
 }
 
+/* Makes the way out of both machines slow, with a queue that sends priorities first. */
+static bool make_slow(void)
+{
+    return machines_run("for i in 0 1; do tc -n rank$i qdisc add dev way root handle 1: "
+                        "tbf rate 1mbit burst 64kb limit 4mb && "
+                        "tc -n rank$i qdisc add dev way parent 1:1 handle 2: pfifo_fast || exit 1; "
+                        "done 2>/dev/null");
+}
+
+/* Puts 266 KB into the queue of rank 0's machine, which takes 1.6 s to send them. */
+static void fill_queue(void)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9)};
+    static const char bytes[1400];
+    pid_t sender = fork();
+    if (sender == 0) {
+        machines_enter(0);
+        inet_pton(AF_INET, "10.77.0.2", &to.sin_addr);
+        int fd = socket(AF_INET, SOCK_DGRAM, 0), room = 1 << 20, sent = 0;
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room);
+        while (sent < 190 && sendto(fd, bytes, sizeof bytes, MSG_DONTWAIT, (struct sockaddr *)&to,
+                                    sizeof to) == sizeof bytes)
+            sent++;
+        _exit(sent == 190 ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(sender, &status, 0), sender);
+    assert_int_equal(status, 0);
+}
+
+/* The dead time is shorter than the queue is long. Beats must not wait in it. The data of the job
+ * do, and all ranks wait meanwhile: no mismatch. */
+static void a_queue_full_of_data_delays_no_beat(void **state)
+{
+    (void)state;
+    if (!make_slow()) {
+        print_message("skipped: tc cannot make a slow link with priorities here\n");
+        skip();
+    }
+    int count = 1;
+    struct rig rig = {.n = 2,
+                      .transport = "tcp",
+                      .dead_ms = 1000,
+                      .before = enter_namespace,
+                      .body = sum_until_told,
+                      .argument = &count};
+    rig_start(&rig);
+    rig_until(&rig.shared->ready, 20);
+    fill_queue();
+    end_job(&rig);
+    assert_true(machines_run("for i in 0 1; do tc -n rank$i qdisc del dev way root; done"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_outage_within_the_dead_time_is_outlived),
         cmocka_unit_test(a_flapping_network_is_outlived),
         cmocka_unit_test(a_longer_outage_is_told_at_the_dead_time),
+        cmocka_unit_test(a_queue_full_of_data_delays_no_beat),
         cmocka_unit_test(a_path_without_large_packets_is_told),
     };
     if (!machines_make(2)) {

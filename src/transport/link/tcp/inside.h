@@ -151,7 +151,8 @@ void gyre_tcp_socket_pull(struct gyre_tcp_socket *socket);
 int gyre_tcp_socket_harvest(struct gyre_tcp_socket *socket, struct gyre_completion *out, int max);
 
 /* Breaks a connection that has had bytes under way for longer than limit_ns, while the peer
- * acknowledged nothing. Called every now and then. */
+ * acknowledged nothing. Until then such bytes count as moving: a slow link may hold them for longer
+ * than the dead time, and all ranks wait meanwhile. Called every now and then. */
 void gyre_tcp_socket_inspect(struct gyre_tcp_socket *socket, uint64_t now, uint64_t limit_ns);
 bool gyre_tcp_socket_send_now(struct gyre_tcp_socket *socket, const struct gyre_match *match,
                               const void *data, uint64_t length);

@@ -295,6 +295,7 @@ void gyre_tcp_socket_inspect(struct gyre_tcp_socket *socket, uint64_t now, uint6
     socklen_t length = sizeof info;
     if (socket->fd < 0 || getsockopt(socket->fd, IPPROTO_TCP, TCP_INFO, &info, &length))
         return;
+    socket->pipe->wire->moved += info.tcpi_unacked != 0;
     uint64_t acknowledged = now - info.tcpi_last_ack_recv * GYRE_MS;
     if (!info.tcpi_unacked || acknowledged > socket->acknowledged + FLUTTER) {
         socket->acknowledged = acknowledged;

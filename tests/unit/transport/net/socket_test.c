@@ -137,6 +137,33 @@ static void a_way_out_of_the_machine_has_the_systems_control(void **state)
     assert_string_equal(begins_with, usual);
 }
 
+static int option_of(int fd, int level, int option)
+{
+    int value = -1;
+    socklen_t length = sizeof value;
+    assert_int_equal(getsockopt(fd, level, option, &value, &length), 0);
+    return value;
+}
+
+static void an_expedited_connection_goes_first(void **state)
+{
+    int four = socket(AF_INET, SOCK_STREAM, 0), six = socket(AF_INET6, SOCK_STREAM, 0);
+    (void)state;
+    assert_true(four >= 0);
+    gyre_socket_expedite(four);
+    assert_int_equal(option_of(four, IPPROTO_IP, IP_TOS), 0xc0);
+    assert_int_equal(option_of(four, SOL_SOCKET, SO_PRIORITY), 6);
+    close(four);
+    if (six < 0) {
+        print_message("skipped: this machine has no IPv6\n");
+        skip();
+    }
+    gyre_socket_expedite(six);
+    assert_int_equal(option_of(six, IPPROTO_IPV6, IPV6_TCLASS), 0xc0);
+    assert_int_equal(option_of(six, SOL_SOCKET, SO_PRIORITY), 6);
+    close(six);
+}
+
 /* Just as many bytes are moved as are asked for; a wait ends at its deadline, or with the peer. */
 static void bytes_are_moved_whole(void **state)
 {
@@ -161,6 +188,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inside_a_machine_nothing_paces),
         cmocka_unit_test(who_comes_from_elsewhere_gets_the_systems_control),
+        cmocka_unit_test(an_expedited_connection_goes_first),
         cmocka_unit_test(bytes_are_moved_whole),
         cmocka_unit_test(a_way_out_of_the_machine_has_the_systems_control),
     };
