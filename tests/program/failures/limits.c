@@ -5,6 +5,7 @@
 #include "rig/test.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static struct rig rig;
 
@@ -52,12 +53,38 @@ static void full_disk_under_the_output(void **state)
                  "cannot write the output: No space left on device");
 }
 
+/* Nothing of Gyre lies in /dev/shm or /tmp: where both are full, a training ends well. /tmp stays as
+ * it is where the tool itself lies there. */
+static void full_folders_in_memory(void **state)
+{
+    static char script[9000];
+    (void)state;
+    snprintf(script, sizeof script,
+             "unshare -m true || exit 77; exec unshare -m sh -c '"
+             "for at in /dev/shm%s; do"
+             "  mount -t tmpfs -o size=4k full $at 2>&3 || exit 77;"
+             "  ! cat /dev/zero >$at/fill 2>&3 || exit 78; done;"
+             "exec env -i PATH=\"$PATH\" %s %s' 3>/dev/null",
+             strncmp(rig_tool(), "/tmp/", 5) == 0 ? "" : " /tmp", rig_tool(), TRAIN);
+    rig_run(&rig, NULL, WORDS("-n", "1", SHELL(script)));
+    rig_wait_lifeless(&rig);
+    int code = rig.code;
+    rig_end(&rig);
+    if (code == 77) {
+        print_message("skipped: no file system can be mounted here\n");
+        skip();
+    }
+    if (code)
+        fail_msg("exit code %d: %s", code, rig.err_text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(descriptors),
         cmocka_unit_test(sizes_of_files),
         cmocka_unit_test(full_disk_under_the_output),
+        cmocka_unit_test(full_folders_in_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
