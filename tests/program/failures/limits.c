@@ -53,8 +53,8 @@ static void full_disk_under_the_output(void **state)
                  "cannot write the output: No space left on device");
 }
 
-/* Nothing of Gyre lies in /dev/shm or /tmp: where both are full, a training ends well. /tmp stays as
- * it is where the tool itself lies there. */
+/* Nothing of Gyre lies in /dev/shm or /tmp: where both are full, a training ends well. Where the
+ * tool itself lies in /tmp, that folder stays as it is. */
 static void full_folders_in_memory(void **state)
 {
     static char script[9000];

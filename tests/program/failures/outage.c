@@ -2,8 +2,8 @@
  * bridge between them whose port is closed and opened again. An outage shorter than the dead time
  * is no failure. A longer one is reported when the dead time is over. A queue full of data is no
  * outage. Skipped where namespaces are not permitted. */
-#include "rig/comm_rig.h"
 #include "nemesis/machines.h"
+#include "rig/comm_rig.h"
 #include "rig/test.h"
 
 #include <arpa/inet.h>
