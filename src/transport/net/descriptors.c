@@ -1,8 +1,10 @@
 /* Descriptors beside bytes. The kernel puts what was sent into the room of the receiver and closes
- * what has no room: so the room is exactly as large as what is expected. */
+ * what has no room: so the room is exactly as large as what is expected. Where the receiver may not
+ * open another descriptor the kernel closes the rest, too, and leaves part of the room empty. */
 #include "transport/net/descriptors.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -43,9 +45,13 @@ ssize_t gyre_descriptors_receive(int socket, void *bytes, size_t length, int *fd
     if (got < 0)
         return -errno;
     const struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+    size_t bytes_came = 0;
     if (rights && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS)
-        memcpy(fd, CMSG_DATA(rights), rights->cmsg_len - CMSG_LEN(0));
-    if (!(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+        bytes_came = rights->cmsg_len - CMSG_LEN(0);
+    if (bytes_came)
+        memcpy(fd, CMSG_DATA(rights), bytes_came);
+    bool no_room = bytes_came == (size_t)count * sizeof(int);
+    if (!(message.msg_flags & MSG_TRUNC) && !(message.msg_flags & MSG_CTRUNC && no_room))
         return got;
     gyre_descriptors_close(fd, count);
     return -EMSGSIZE;

@@ -13,8 +13,8 @@ ssize_t gyre_descriptors_send(int socket, const void *bytes, size_t length, cons
                               int count, int flags);
 
 /* Receives at most `length` bytes and `count` descriptors, which are close-on-exec; fd[i] is -1
- * where fewer came. Returns how many bytes came, or -errno; -EMSGSIZE where more of either came
- * than there was room for: none is left open then. */
+ * where fewer came, and where this process has too many open files. Returns how many bytes came, or
+ * -errno; -EMSGSIZE where more of either came than there was room for: none is left open then. */
 ssize_t gyre_descriptors_receive(int socket, void *bytes, size_t length, int *fd, int count,
                                  int flags);
 

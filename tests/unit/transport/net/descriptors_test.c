@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -80,6 +81,34 @@ static void more_than_expected_is_refused(void **state)
     close_ends(&ends);
 }
 
+/* Receives a message with two descriptors where only `most` more may be open. */
+static void receive_with_room_for(int most)
+{
+    struct ends ends;
+    struct rlimit before;
+    char bytes[8] = "";
+    int fd[2] = {7, 7};
+    open_ends(&ends);
+    assert_int_equal(gyre_descriptors_send(ends.socket[0], "hello", 5, ends.pipe, 2, 0), 5);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    struct rlimit few = {(rlim_t)(ends.free + most), before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    ssize_t got = gyre_descriptors_receive(ends.socket[1], bytes, 5, fd, 2, 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(got, 5);
+    assert_string_equal(bytes, "hello");
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(fd[i] >= 0, i < most);
+    gyre_descriptors_close(fd, 2);
+    close_ends(&ends);
+}
+
+static void bytes_arrive_where_no_descriptor_is_free(void **state)
+{
+    receive_with_room_for(0);
+    receive_with_room_for(1);
+}
+
 static void errors_are_returned(void **state)
 {
     struct ends ends;
@@ -104,6 +133,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(descriptors_arrive_with_their_bytes),
         cmocka_unit_test(more_than_expected_is_refused),
+        cmocka_unit_test(bytes_arrive_where_no_descriptor_is_free),
         cmocka_unit_test(errors_are_returned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
