@@ -157,10 +157,4 @@ int gyre_domain_prove(struct gyre_domain *domain, struct gyre_trouble *trouble);
 int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t length,
                            void **view, struct gyre_trouble *trouble);
 
-#define GYRE_REGION_BELL   1u /* ids that every process gives alike */
-#define GYRE_REGION_QUEUES 2u
-#define GYRE_REGION_WAKER  3u
-#define GYRE_REGION_TRIAL  4u
-#define GYRE_REGION_FIRST  16u
-
 #endif

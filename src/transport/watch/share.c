@@ -258,11 +258,15 @@ static int check_process(const struct gyre_watch *watch, struct gyre_trouble *tr
                                   "sharing memory: the watch belongs to the parent process");
 }
 
-/* Peers unmap a region that they cannot all map. But where the job has failed they may have begun
- * to read it: host memory stays mapped there until they stop. */
+/* Peers unmap a region that they cannot all map. But a peer that has mapped queues or a doorbell
+ * may have joined, and reads them; so may any peer where the job has failed. Such host memory stays
+ * mapped until the peers stop. */
 static void give_up(struct gyre_watch *watch, struct gyre_watch_export *export, int status)
 {
-    if (export->kind == GYRE_MEMORY_HOST && status == atomic_load(&watch->is.health->status))
+    bool ends_job =
+        export->id < GYRE_REGION_FIRST || status == atomic_load(&watch->is.health->status);
+
+    if (export->kind == GYRE_MEMORY_HOST && ends_job)
         remove_export(watch, export->id);
     else
         withdraw(watch, export->id);

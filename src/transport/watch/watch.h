@@ -92,10 +92,18 @@ void gyre_watch_ignore(struct gyre_watch *watch, struct gyre_activity *activity)
 void gyre_watch_refuse(struct gyre_watch *watch, struct gyre_activity *activity, uint64_t sequence,
                        const char *why);
 
+/* Ids of regions that every process shares while it joins. A job of which one rank cannot map such
+ * a region does not start. */
+#define GYRE_REGION_BELL   1u
+#define GYRE_REGION_QUEUES 2u
+#define GYRE_REGION_WAKER  3u
+#define GYRE_REGION_TRIAL  4u
+#define GYRE_REGION_FIRST  16u /* the lowest id of any other region */
+
 /* Offers a region to the peers of this node under `id` (unique in this process) and waits until
  * each peer has mapped the region or said that it cannot. Each peer maps a device's region by its
- * own device of that kind. 0: all peers have the region. GYRE_UNSUPPORTED: some peer cannot map it,
- * and no peer keeps it. Any thread. */
+ * own device of that kind. 0: all peers have the region. GYRE_UNSUPPORTED: some peer cannot map it;
+ * then no peer keeps it, except where the id is below GYRE_REGION_FIRST. Any thread. */
 int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
                      enum gyre_share share, struct gyre_trouble *trouble);
 

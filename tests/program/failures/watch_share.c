@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -155,6 +156,55 @@ static void test_region_that_cannot_be_mapped_is_refused(void **state)
         assert_int_equal(rig_exit_code(&rig, rank), 0);
     assert_int_equal(rig.board->seat[0].value, 1);
     assert_int_equal(rig.board->seat[2].value, 1);
+    rig_finish(&rig);
+}
+
+static void take_all_descriptors(void)
+{
+    int lowest = dup(0);
+    close(lowest);
+    if (lowest < 0 || setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)lowest, (rlim_t)lowest}))
+        _exit(98);
+}
+
+/* Rank 2 has no free descriptor, so it refuses both regions. Rank 1 maps the queues, hears what rank
+ * 0 says about the refusal, and then answers the offer of the doorbell. */
+static void play_join_with_a_rank_that_refuses(struct rig_rank *me)
+{
+    struct gyre_region region = region_of(LENGTH, GYRE_SHARE_SEALED);
+
+    if (me->rank == 2)
+        take_all_descriptors();
+    rig_tell(me, SHARES);
+    rig_await_go(me, GO_LOOK);
+    if (me->rank == 0) {
+        static const uint32_t ids[] = {GYRE_REGION_QUEUES, GYRE_REGION_BELL};
+        for (int i = 0; i < 2; i++)
+            me->board->seat[0].value +=
+                gyre_watch_share(me->watch, ids[i], &region, GYRE_SHARE_SEALED, NULL) ==
+                GYRE_UNSUPPORTED;
+        rig_tell(me, SHARED);
+    }
+    rig_await_go(me, GO_END);
+    if (me->rank == 1)
+        put_value(me, gyre_watch_view(me->watch, 0, GYRE_REGION_QUEUES, GYRE_MEMORY_HOST, LENGTH) !=
+                          NULL);
+    gyre_device_of(GYRE_MEMORY_HOST)->free(&region);
+}
+
+static void test_queues_stay_mapped_where_another_rank_refuses_them(void **state)
+{
+    struct rig rig = node_of(3, play_join_with_a_rank_that_refuses);
+    rig_start(&rig);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        rig_await_phase(&rig, rank, SHARES, 2000);
+    atomic_store(&rig.board->go, GO_LOOK);
+    rig_await_phase(&rig, 0, SHARED, 2000);
+    assert_int_equal(rig.board->seat[0].value, 2);
+    atomic_store(&rig.board->go, GO_END);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        assert_int_equal(rig_exit_code(&rig, rank), 0);
+    assert_int_equal(rig.board->seat[1].value, 1);
     rig_finish(&rig);
 }
 
@@ -324,6 +374,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_region_is_seen_and_withdrawn),
         cmocka_unit_test(test_region_that_cannot_be_mapped_is_refused),
+        cmocka_unit_test(test_queues_stay_mapped_where_another_rank_refuses_them),
         cmocka_unit_test(test_wrong_arguments_are_told_apart),
         cmocka_unit_test(test_share_with_a_stopped_rank_fails_with_the_job),
         cmocka_unit_test(test_what_a_peer_has_mapped_stays_where_the_job_has_failed),
