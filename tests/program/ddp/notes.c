@@ -262,6 +262,36 @@ static void a_model_of_nothing_has_words_too(void **state)
     assert_int_equal(rig_run_everywhere(3, tell_without_gradients), 0);
 }
 
+/* In step k the last rank's sums from k on are no numbers; behind the last sum all are numbers. */
+static int tell_bad_sums(struct gyre_comm *comm, struct rig *rig)
+{
+    struct gyre_ddp *ddp;
+    int last = gyre_size(comm) - 1;
+    (void)rig;
+    int bad = rig_check(!gyre_ddp_create(&ddp, comm, NULL, 0, NULL), comm, "create");
+    if (bad)
+        return bad;
+    for (int k = 0; k <= GYRE_DDP_SUMS && !bad; k++) {
+        char name[] = "sum 0";
+        name[4] = (char)('0' + k);
+        bad = gyre_ddp_begin(ddp, 1);
+        for (int s = 0; s < GYRE_DDP_SUMS; s++)
+            bad |= gyre_ddp_add(ddp, s, s >= k && gyre_rank(comm) == last ? NAN : 1);
+        bad |= gyre_ddp_wait(ddp);
+        const struct gyre_ddp_result *r = gyre_ddp_result(ddp);
+        bool told = r->nonfinite == 1 && r->culprit == last && !strcmp(r->culprit_name, name);
+        bad |= rig_check(k < GYRE_DDP_SUMS ? told : !r->nonfinite, comm, name);
+    }
+    gyre_ddp_destroy(ddp);
+    return bad ? 1 : gyre_finalize(comm);
+}
+
+static void the_first_bad_sum_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(3, tell_bad_sums), 0);
+}
+
 /* -- what it costs ----------------------------------------------------------------------------- */
 
 static bool is_apart(const struct gyre_ddp_options *options)
@@ -310,6 +340,7 @@ int main(void)
         cmocka_unit_test(words_arrive_as_they_were_given),
         cmocka_unit_test(nodes_add_up_alike),
         cmocka_unit_test(a_model_of_nothing_has_words_too),
+        cmocka_unit_test(the_first_bad_sum_is_named),
         cmocka_unit_test(notes_cost_no_operation),
     };
     return cmocka_run_group_tests_name("ddp, notes", tests, NULL, NULL);
