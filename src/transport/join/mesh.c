@@ -10,7 +10,7 @@
  * is tried again until the phase's time is over: a full lobby or a lost SYN is no reason to fail.
  * Then the last error, both addresses and what to look at are told.
  *
- * Tested by tests/program/job/join.c. */
+ * Tested by tests/unit/transport/join/mesh_test.c and tests/program/job/join.c. */
 #include "transport/join/inside.h"
 
 #include "base/log.h"
