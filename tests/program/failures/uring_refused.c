@@ -1,6 +1,7 @@
 /* Where the kernel or a container refuses io_uring, epoll serves, exactly one line says why, and
  * the results are the same. Each case is a child process with a seccomp filter that answers
- * io_uring_setup as such machines do, and whose standard error is read back. */
+ * io_uring_setup as such machines do, and whose standard error is read back. Where the kernel
+ * refuses operations of a ring that it has made, plain calls move the bytes. */
 #include "rig/tcp_pair.h"
 
 #include "transport/link/tcp/inside.h"
@@ -20,6 +21,7 @@
 #define TEXT_MAX   4096
 #define BYTES      300000
 #define POLLS_MOST 1000000
+#define SECONDS    40 /* the longest life of a child */
 
 enum child_end { SERVED_BY_EPOLL = 10, SERVED_BY_RING, NO_FILTER, WRONG_DATA, NO_PAIR, WRONG_TRY };
 
@@ -27,6 +29,7 @@ struct scene {
     const char *asked; /* NULL: whatever is best */
     const char *log;   /* GYRE_LOG */
     int refusal;       /* errno of io_uring_setup, 0: no filter */
+    int later;         /* of io_uring_enter, once messages have gone through the ring */
 };
 
 struct outcome {
@@ -35,11 +38,11 @@ struct outcome {
     char text[TEXT_MAX];
 };
 
-static int refuse_ring(int error)
+static int refuse_call(unsigned number, int error)
 {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -50,7 +53,7 @@ static int refuse_ring(int error)
 }
 
 /* One long and one short message from the side under test and back. */
-static bool exchanges(struct tcp_pair *pair)
+static bool exchanges(struct tcp_pair *pair, uint64_t sequence)
 {
     static unsigned char out[2][BYTES], in[2][BYTES];
     int done = 0;
@@ -58,7 +61,7 @@ static bool exchanges(struct tcp_pair *pair)
         for (int i = 0; i < BYTES; i++)
             out[side][i] = (unsigned char)(i * 13 + side);
         for (uint16_t lane = 0; lane < 2; lane++) {
-            struct gyre_match match = {.sequence = 1, .lane = lane};
+            struct gyre_match match = {.sequence = sequence, .lane = lane};
             uint64_t length = lane ? 8 : BYTES - 8, at = lane ? BYTES - 8 : 0;
             gyre_driver_tcp.recv(pair->pipe[side][0], &match, in[side] + at, length, lane);
             gyre_driver_tcp.send(pair->pipe[side][0], &match, out[side] + at, length, lane);
@@ -78,7 +81,8 @@ static enum child_end play(const struct scene *scene)
     struct tcp_pair pair;
     const struct gyre_wire_options wish[2] = {{.variant = scene->asked}, {.variant = "epoll"}};
     setenv("GYRE_LOG", scene->log, 1);
-    if (scene->refusal && refuse_ring(scene->refusal))
+    alarm(SECONDS);
+    if (scene->refusal && refuse_call(__NR_io_uring_setup, scene->refusal))
         return NO_FILTER;
     struct gyre_trouble trouble = {0};
     if (scene->refusal && (!gyre_tcp_uring_try(&trouble) || !trouble.text[0]))
@@ -88,7 +92,11 @@ static enum child_end play(const struct scene *scene)
     char link[32];
     gyre_driver_tcp.describe(pair.wire[0], link, sizeof link);
     bool ring = !strcmp(link, "tcp/io_uring");
-    bool good = exchanges(&pair);
+    bool good = exchanges(&pair, 1);
+    if (scene->later && refuse_call(__NR_io_uring_enter, scene->later))
+        return NO_FILTER;
+    for (uint64_t sequence = 2; good && scene->later && sequence < 20; sequence++)
+        good = exchanges(&pair, sequence);
     tcp_pair_close(&pair);
     return !good ? WRONG_DATA : ring ? SERVED_BY_RING : SERVED_BY_EPOLL;
 }
@@ -180,6 +188,18 @@ static void epoll_by_name_says_nothing(void **state)
     assert_string_equal(outcome.text, "");
 }
 
+static void a_ring_that_fails_later_costs_nothing(void **state)
+{
+    static const int errors[] = {ENOMEM, EPERM};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct outcome outcome =
+            run((struct scene){.asked = "io_uring", .log = "error", .later = errors[i]});
+        assert_true(outcome.end == SERVED_BY_RING || outcome.end == SERVED_BY_EPOLL);
+        assert_string_equal(outcome.text, "");
+    }
+}
+
 /* On any machine: io_uring asked for, epoll serving and no line about it is the one thing that must
  * not be. */
 static void asked_and_served_agree(void **state)
@@ -199,6 +219,7 @@ int main(void)
         cmocka_unit_test(unasked_and_refused_is_told_too),
         cmocka_unit_test(the_cause_is_named),
         cmocka_unit_test(epoll_by_name_says_nothing),
+        cmocka_unit_test(a_ring_that_fails_later_costs_nothing),
         cmocka_unit_test(asked_and_served_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,7 +25,10 @@
  * ring to one thread (SINGLE_ISSUER, DEFER_TASKRUN) or let a computing thread sit on its finished
  * work (COOP_TASKRUN) are not used, and a flight that the kernel cancelled by itself starts again.
  *
- * Tested by tests/link/tcp.c and tests/program/failures/uring_refused.c. */
+ * Where io_uring_enter() fails, the operations that the kernel has not taken are taken back: plain
+ * calls move their bytes, and the caller polls instead of sleeping.
+ *
+ * Tested by tests/link/tcp.c, tests/program/failures/uring_refused.c and calls.c. */
 #include "transport/link/tcp/inside.h"
 #include "transport/link/tcp/uring.h"
 
@@ -35,8 +38,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define SUBMISSIONS 256
+#define REFUSALS    100         /* of a cancellation, before its connection is given up */
 #define OUTWARD     UINT64_C(1) /* in user_data, beside the connection's address: the direction */
 #define NOBODY      UINT64_C(0) /* user_data of a cancellation, whose own result says nothing */
 
@@ -168,6 +173,20 @@ static bool land_next(struct io_uring *ring)
     return true;
 }
 
+/* Takes back the operations that the kernel has not taken. They end like flights that the kernel
+ * has cancelled: they start again, or plain calls move their bytes. */
+static void take_back(struct io_uring *ring)
+{
+    const struct io_uring_sq *queue = &ring->sq;
+    for (unsigned left = io_uring_sq_ready(ring); left; left--) {
+        struct io_uring_sqe *sqe = &queue->sqes[(queue->sqe_tail - left) & queue->ring_mask];
+        const uint64_t name = sqe->user_data;
+        io_uring_prep_nop(sqe);
+        io_uring_sqe_set_data64(sqe, NOBODY);
+        land(name, -ECANCELED);
+    }
+}
+
 /* -- starting ---------------------------------------------------------------------------------- */
 
 static struct io_uring_sqe *next_sqe(struct io_uring *ring)
@@ -223,9 +242,9 @@ static void uring_carry(struct gyre_tcp_socket *socket)
 
 static void uring_launch(struct gyre_tcp_wire *wire)
 {
-    if (io_uring_sq_ready(ring_of(wire)))
-        io_uring_submit(
-            ring_of(wire)); /* operations that the kernel does not take now go with the next call */
+    struct io_uring *ring = ring_of(wire);
+    if (io_uring_sq_ready(ring) && io_uring_submit(ring) < 0)
+        take_back(ring);
 }
 
 /* Starts the reads of all connections, or only of those without a post. False: not all could be
@@ -288,16 +307,22 @@ static void call_back(struct io_uring *ring, uint64_t name)
 }
 
 /* Cancels a connection's flights. A flight only waits for readiness, so its cancellation lands at
- * once; cancelling twice does no harm. */
+ * once; cancelling twice does no harm. Where the kernel takes no cancellation the connection ends,
+ * and its flights with it. */
 static void uring_settle(struct gyre_tcp_socket *socket)
 {
     struct io_uring *ring = ring_of(socket->pipe->wire);
+    int refused = 0;
+    take_back(ring);
     while (socket->flying_out || socket->flying_in) {
         if (socket->flying_out)
             call_back(ring, (uintptr_t)socket | OUTWARD);
         if (socket->flying_in)
             call_back(ring, (uintptr_t)socket);
-        io_uring_submit_and_wait(ring, 1);
+        int status = io_uring_submit_and_wait(ring, 1);
+        refused += status < 0 && status != -EINTR;
+        if (refused > REFUSALS)
+            shutdown(socket->fd, SHUT_RDWR);
         while (land_next(ring))
             continue;
     }
