@@ -1,7 +1,7 @@
 /* A libc whose n-th call of a kind fails: each function here stands in front of libc's by
- * LD_PRELOAD, counts the call in the book, and fails or passes it on. io_uring is entered without a
- * function of libc, which no preload sees; program/failures/uring_refused refuses it by seccomp. */
-#include "stand_in/failing_calls.h"
+ * LD_PRELOAD, counts the call in the book, and fails or passes it on. failing_rings.c stands in
+ * front of liburing, which enters the kernel without a function of libc. */
+#include "stand_in/failing_inside.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,7 +24,7 @@ static struct failing_book *book;
 static __thread int inside; /* this file's own calls do not count, */
 static int in_main;         /* nor what libraries do before main() */
 
-static void *next(const char *name)
+void *failing_next(const char *name)
 {
     inside++;
     void *function = dlsym(RTLD_NEXT, name);
@@ -74,8 +74,7 @@ static int is_foreign(const void *caller)
     return found;
 }
 
-/* Is this call the one that fails? Then errno is set. */
-static int fails(enum failing_call call, const void *caller)
+int failing_fails(enum failing_call call, const void *caller)
 {
     if (!in_main || !book || !book->armed || inside || is_foreign(caller))
         return 0;
@@ -89,19 +88,6 @@ static int fails(enum failing_call call, const void *caller)
     errno = book->error;
     return 1;
 }
-
-/* The function of libc's that a symbol names, in front of which `in_front_NAME` stands. */
-#define STAND(type, name, call, failed, parameters, ...)                                           \
-    type in_front_##name parameters __asm__(#name) __attribute__((visibility("default")));         \
-    type in_front_##name parameters                                                                \
-    {                                                                                              \
-        static type(*real) parameters;                                                             \
-        if (!real)                                                                                 \
-            *(void **)&real = next(#name);                                                         \
-        if (fails(FAILING_##call, __builtin_return_address(0)))                                    \
-            return failed;                                                                         \
-        return real(__VA_ARGS__);                                                                  \
-    }
 
 /* clang-format off */
 STAND(void *, malloc, memory, NULL, (size_t bytes), bytes)
@@ -208,7 +194,7 @@ void *in_front_dlopen(const char *path, int flags)
 {
     static void *(*real)(const char *, int);
     if (!real)
-        *(void **)&real = next("dlopen");
+        *(void **)&real = failing_next("dlopen");
     inside++;
     void *library = real(path, flags);
     inside--;
@@ -233,7 +219,7 @@ int in_front_start(main_function *run, int count, char **words, void (*init)(voi
 {
     int (*real)(main_function *, int, char **, void (*)(void), void (*)(void), void (*)(void),
                 void *);
-    *(void **)&real = next("__libc_start_main");
+    *(void **)&real = failing_next("__libc_start_main");
     main_behind = run;
     return real(main_in_front, count, words, init, fini, end, stack);
 }
@@ -251,8 +237,9 @@ int in_front_start(main_function *run, int count, char **words, void (*init)(voi
         mode_t mode = va_arg(rest, mode_t);                                                        \
         va_end(rest);                                                                              \
         if (!real)                                                                                 \
-            *(void **)&real = next(#name);                                                         \
-        return fails(FAILING_file, __builtin_return_address(0)) ? -1 : real(path, flags, mode);    \
+            *(void **)&real = failing_next(#name);                                                 \
+        return failing_fails(FAILING_file, __builtin_return_address(0)) ? -1                       \
+                                                                        : real(path, flags, mode); \
     }
 
 STAND_OPEN(open)
@@ -268,8 +255,9 @@ int in_front_openat64(int in, const char *path, int flags, ...)
     mode_t mode = va_arg(rest, mode_t);
     va_end(rest);
     if (!real)
-        *(void **)&real = next("openat64");
-    return fails(FAILING_file, __builtin_return_address(0)) ? -1 : real(in, path, flags, mode);
+        *(void **)&real = failing_next("openat64");
+    return failing_fails(FAILING_file, __builtin_return_address(0)) ? -1
+                                                                    : real(in, path, flags, mode);
 }
 
 int in_front_fcntl64(int fd, int command, ...) __asm__("fcntl64")
@@ -282,8 +270,9 @@ int in_front_fcntl64(int fd, int command, ...)
     long argument = va_arg(rest, long);
     va_end(rest);
     if (!real)
-        *(void **)&real = next("fcntl64");
-    return fails(FAILING_fcntl, __builtin_return_address(0)) ? -1 : real(fd, command, argument);
+        *(void **)&real = failing_next("fcntl64");
+    return failing_fails(FAILING_fcntl, __builtin_return_address(0)) ? -1
+                                                                     : real(fd, command, argument);
 }
 
 long in_front_syscall(long number, ...) __asm__("syscall") __attribute__((visibility("default")));
@@ -297,9 +286,10 @@ long in_front_syscall(long number, ...)
         word[i] = va_arg(rest, long);
     va_end(rest);
     if (!real)
-        *(void **)&real = next("syscall");
+        *(void **)&real = failing_next("syscall");
     if (number != SYS_futex &&
-        fails(FAILING_syscall, __builtin_return_address(0))) /* a futex has no typical failure */
+        failing_fails(FAILING_syscall,
+                      __builtin_return_address(0))) /* a futex has no typical failure */
         return -1;
     return real(number, word[0], word[1], word[2], word[3], word[4], word[5]);
 }

@@ -14,7 +14,8 @@
 #define FAILING_DEPTH 12 /* callers that are kept of the first call that failed */
 
 /* Every call that can be made to fail. `memory` is malloc() and its kin, and `file` open() and its
- * kin, counted as one. */
+ * kin, counted as one. Of io_uring, `ring` makes one, `submit` gives it operations or waits for
+ * them, and a `flight` is a send or receive that it carries. */
 /* clang-format off */
 #define FAILING_CALLS(X) \
     X(memory) X(map) X(thread) X(file) X(read) X(pread) X(write) X(pwrite) X(send) X(sendmsg) \
@@ -24,7 +25,7 @@
     X(fallocate) X(fstat) X(fcntl) X(fsync) X(rename) X(renameat2) X(mkdir) X(unlinkat) \
     X(opendir) X(fdopendir) X(pipe2) X(fork) X(spawn) X(execvp) X(dup2) X(getrandom) \
     X(getaddrinfo) X(getifaddrs) X(gethostname) X(syscall) X(process_vm_readv) \
-    X(sched_setaffinity) X(mprotect)
+    X(sched_setaffinity) X(mprotect) X(ring) X(submit) X(flight)
 
 enum failing_call {
 #define FAILING_CALL(name) FAILING_##name,

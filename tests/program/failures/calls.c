@@ -81,6 +81,9 @@ static const struct kind {
     {FAILING_process_vm_readv, {EPERM}},
     {FAILING_sched_setaffinity, {EPERM}},
     {FAILING_mprotect, {ENOMEM}},
+    {FAILING_ring, {ENOMEM, EPERM}},
+    {FAILING_submit, {ENOMEM, EAGAIN, EINTR}},
+    {FAILING_flight, {ECONNRESET, ENOBUFS, EINTR}},
 };
 
 #define KINDS ((int)(sizeof kinds / sizeof *kinds))
@@ -145,7 +148,8 @@ static bool may_last(enum failing_call call, int error)
 /* The tool reads pipes, which have no EIO; the first messages of a socket find its buffer empty. */
 static bool may_be(const struct calls_scene *scene, enum failing_call call, int error)
 {
-    if (!strcmp(scene->name, "init") && call == FAILING_sendmsg && error == EAGAIN)
+    bool joins = !strcmp(scene->name, "init") || !strcmp(scene->name, "train");
+    if (joins && call == FAILING_sendmsg && error == EAGAIN)
         return false;
     return scene->ranks || call != FAILING_read || error != EIO;
 }
