@@ -87,8 +87,8 @@ void gyre_plan_destroy(struct gyre_plan *plan);
 /* The extent whose storage serves both. */
 struct gyre_extent gyre_extent_larger(struct gyre_extent a, struct gyre_extent b);
 
-/* Binds a PUSH in one slice, once. False: the schedule does not allow one slice, or this rank has no
- * memory for it now; the rank's line says so, and no rank's device runs the operation. */
+/* Binds a PUSH in one slice, once. False: the schedule does not allow one slice, or this rank has
+ * no memory for it now; the rank's line says so, and no rank's device runs the operation. */
 bool gyre_plan_bind_whole(struct gyre_plan *plan, uint32_t n, uint32_t rank);
 
 /* Elements of slice `index`. */

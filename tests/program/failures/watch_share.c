@@ -167,8 +167,8 @@ static void take_all_descriptors(void)
         _exit(98);
 }
 
-/* Rank 2 has no free descriptor, so it refuses both regions. Rank 1 maps the queues, hears what rank
- * 0 says about the refusal, and then answers the offer of the doorbell. */
+/* Rank 2 has no free descriptor, so it refuses both regions. Rank 1 maps the queues, hears what
+ * rank 0 says about the refusal, and then answers the offer of the doorbell. */
 static void play_join_with_a_rank_that_refuses(struct rig_rank *me)
 {
     struct gyre_region region = region_of(LENGTH, GYRE_SHARE_SEALED);

@@ -175,7 +175,7 @@ static bool land_next(struct io_uring *ring)
 
 /* Takes back the operations that the kernel has not taken. They end like flights that the kernel
  * has cancelled: they start again, or plain calls move their bytes. */
-static void take_back(struct io_uring *ring)
+static void reclaim_flights(struct io_uring *ring)
 {
     const struct io_uring_sq *queue = &ring->sq;
     for (unsigned left = io_uring_sq_ready(ring); left; left--) {
@@ -244,7 +244,7 @@ static void uring_launch(struct gyre_tcp_wire *wire)
 {
     struct io_uring *ring = ring_of(wire);
     if (io_uring_sq_ready(ring) && io_uring_submit(ring) < 0)
-        take_back(ring);
+        reclaim_flights(ring);
 }
 
 /* Starts the reads of all connections, or only of those without a post. False: not all could be
@@ -313,7 +313,7 @@ static void uring_settle(struct gyre_tcp_socket *socket)
 {
     struct io_uring *ring = ring_of(socket->pipe->wire);
     int refused = 0;
-    take_back(ring);
+    reclaim_flights(ring);
     while (socket->flying_out || socket->flying_in) {
         if (socket->flying_out)
             call_back(ring, (uintptr_t)socket | OUTWARD);
