@@ -25,10 +25,10 @@ usage: ./do WORD [ARGUMENTS]
   test [NAMES, FLAGS]   build and run all tests but suite guest, or those of files and folders
                         (tests/link, unit/base/env_test); flags go to `meson test`
   fuzz [NAME] [SECONDS] foreign bytes against every parser, or one, by libFuzzer (60 seconds each)
-  nemesis [--kills N] [--seed S]
+  nemesis [--kills N | --connections N] [--seed S]
                         hurt real jobs: N random SIGKILLs of ranks (400), a twentieth as many of
-                        trainings that save, and a tenth as many jobs over links that are cut or
-                        slow
+                         trainings that save, a tenth as many jobs over links that are cut or slow,
+                         and 50 times as many connections of strangers; or N such connections alone
   soak [--minutes N] [--seed S]
                         mix all operations, kills and restarts for N minutes (10)
   mutate [--count N] [--seed S] [FILES]
@@ -488,12 +488,23 @@ read_flags() { # the two flags of a word, then the arguments; sets `amount` and 
     done
 }
 
+send_strangers() { # how many connections; exit code 77 is a skip
+    build tests/nemesis_strangers
+    "$BUILD/tests/nemesis_strangers" --connections "$1" --seed "$seed" || [ $? = 77 ]
+}
+
 nemesis() {
+    if [ "${1-}" = --connections ]; then
+        read_flags --connections 20000 "$@"
+        send_strangers "$amount"
+        return
+    fi
     read_flags --kills 400 "$@"
     build tests/nemesis_kills tests/nemesis_torn tests/nemesis_links
     "$BUILD/tests/nemesis_kills" --kills "$amount" --seed "$seed" &&
         "$BUILD/tests/nemesis_torn" --kills $(((amount + 19) / 20)) --seed "$seed" &&
-        hurt_links $(((amount + 9) / 10)) "$seed"
+        hurt_links $(((amount + 9) / 10)) "$seed" &&
+        send_strangers $((50 * amount))
 }
 
 # Where the machine cannot make links to hurt, it says so, and that is no failure.
