@@ -32,7 +32,8 @@ enum { RANKS = 3, COUNT = 4096, PORTS = 16, HELD = 64, HELLO = 128, QUIET_STEPS 
 /* What the ranks and the strangers see of each other. */
 struct life {
     _Atomic int attacked, stop;
-    _Atomic uint64_t steps[2], ns[2]; /* of rank 0: without strangers, and beside them */
+    /* Of rank 0: without strangers, and beside them; on the clock, and of the processor. */
+    _Atomic uint64_t steps[2], ns[2], work_ns[2];
 };
 
 /* -- the job ----------------------------------------------------------------------------------- */
@@ -63,6 +64,13 @@ static bool is_sum(const float *data, uint64_t step)
     return true;
 }
 
+static uint64_t work_so_far(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 /* Steps until rank 0 is told to stop, which it says in the first element. */
 static int reduce(struct gyre_comm *comm, struct rig *rig)
 {
@@ -75,10 +83,11 @@ static int reduce(struct gyre_comm *comm, struct rig *rig)
         for (int i = 1; i < COUNT; i++)
             data[i] = given(step, rank, i);
         data[0] = rank == 0 && life->stop;
-        uint64_t begun = rig_now();
+        uint64_t begun = rig_now(), work = work_so_far();
         int status = gyre_all_reduce(comm, data, data, COUNT, GYRE_F32, GYRE_SUM);
         if (rank == 0) {
             life->ns[attacked] += rig_now() - begun;
+            life->work_ns[attacked] += work_so_far() - work;
             life->steps[attacked]++;
         }
         bad = rig_check(!status && is_sum(data, step), comm, "a step beside strangers");
@@ -363,16 +372,23 @@ static bool attack_the_running(struct strangers *all, const struct rig *rig, uin
     return fine && all->made == made && wait_for_steps(life, QUIET_STEPS);
 }
 
+static void print_ratio(const char *what, const struct life *life, const _Atomic uint64_t ns[2])
+{
+    double quiet = (double)ns[0] / 1e3 / (double)(life->steps[0] + !life->steps[0]);
+    double beside = (double)ns[1] / 1e3 / (double)(life->steps[1] + !life->steps[1]);
+    printf("%s: %.0f us without strangers, %.0f us beside them, ratio %.3f\n", what, quiet, beside,
+           beside / quiet);
+}
+
 static void print_all(const struct strangers *all, const struct life *life)
 {
-    double quiet = (double)life->ns[0] / 1e3 / (double)life->steps[0];
-    double beside = (double)life->ns[1] / 1e3 / (double)(life->steps[1] + !life->steps[1]);
     printf("%llu connections accepted, %llu refused: %llu bytes answered\n",
            (unsigned long long)all->made, (unsigned long long)all->refused,
            (unsigned long long)all->answered);
-    printf("a step: %.0f us without strangers (%llu), %.0f us beside them (%llu), ratio %.3f\n",
-           quiet, (unsigned long long)life->steps[0], beside, (unsigned long long)life->steps[1],
-           beside / quiet);
+    printf("%llu steps without strangers, %llu beside them\n", (unsigned long long)life->steps[0],
+           (unsigned long long)life->steps[1]);
+    print_ratio("a step", life, life->ns);
+    print_ratio("its work, rank 0", life, life->work_ns);
 }
 
 static int run(uint64_t seed, uint64_t connections)
