@@ -197,9 +197,9 @@ static void test_queues_stay_mapped_where_another_rank_refuses_them(void **state
     struct rig rig = node_of(3, play_join_with_a_rank_that_refuses);
     rig_start(&rig);
     for (uint32_t rank = 0; rank < 3; rank++)
-        rig_await_phase(&rig, rank, SHARES, 2000);
+        rig_await_phase(&rig, rank, SHARES);
     atomic_store(&rig.board->go, GO_LOOK);
-    rig_await_phase(&rig, 0, SHARED, 2000);
+    rig_await_phase(&rig, 0, SHARED);
     assert_int_equal(rig.board->seat[0].value, 2);
     atomic_store(&rig.board->go, GO_END);
     for (uint32_t rank = 0; rank < 3; rank++)
