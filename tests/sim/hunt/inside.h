@@ -9,6 +9,7 @@
 #include "transport/link/sim/world.h"
 #include "transport/watch/detect/failure_detector.h"
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #define HUNT_DEAD  GYRE_SECOND
@@ -48,8 +49,10 @@ struct gyre_domain { /* a rank */
     struct gyre_comm *comm, *part;
     struct hunt_result result[HUNT_OPS];
     uint64_t nap_until;
-    int status; /* of the first call that failed */
-    ucontext_t context;
+    int status;         /* of the first call that failed */
+    ucontext_t context; /* where it begins */
+    jmp_buf turn;       /* where it goes on */
+    bool begun;
 };
 
 struct hunt {
@@ -58,7 +61,6 @@ struct hunt {
     struct gyre_member member[HUNT_RANKS];
     struct gyre_domain rank[HUNT_RANKS];
     struct gyre_domain *here; /* whose coroutine runs; NULL: the conductor */
-    ucontext_t conductor;
     struct gyre_rng rng;
     FILE *log;
     uint64_t hash, bound;
