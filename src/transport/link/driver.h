@@ -69,7 +69,7 @@ struct gyre_channel {
     int fd[GYRE_CHANNEL_SOCKETS]; /* stream sockets, in the same order on both sides */
     int fds;
 
-    /* tcp: what protects the frames, alike at both ends, and the keys of each socket. */
+    /* tcp, sim: what protects the frames, alike at both ends, and the keys of each socket. */
     enum gyre_seal_mode security;
     const struct gyre_traffic_keys *keys;
 

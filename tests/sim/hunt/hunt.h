@@ -13,6 +13,8 @@
 #ifndef GYRE_TESTS_SIM_HUNT_HUNT_H
 #define GYRE_TESTS_SIM_HUNT_HUNT_H
 
+#include "transport/seal/seal.h"
+
 #include <gyre/gyre.h>
 
 #include <stdbool.h>
@@ -79,6 +81,7 @@ struct hunt_scenario {
     uint32_t n, per_node;
     uint64_t latency_ns, jitter_ns, bytes_per_second, coalesce_ns;
     uint32_t piece_bytes, window_bytes;
+    enum gyre_seal_mode security;
     const char *slice, *algorithms; /* GYRE_SLICE, GYRE_ALGO */
     uint32_t ops, faults;
     struct hunt_op op[HUNT_OPS];

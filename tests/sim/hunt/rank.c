@@ -130,6 +130,15 @@ int gyre_domain_prepare(const struct gyre_domain_options *options, struct gyre_d
     return 0;
 }
 
+/* The keys of one connection: each direction's is its writer and its reader. */
+static struct gyre_traffic_keys keys_of(uint32_t rank, uint32_t peer)
+{
+    struct gyre_traffic_keys keys = {{0}, {0}};
+    keys.out[0] = keys.in[1] = (uint8_t)(1 + rank);
+    keys.out[1] = keys.in[0] = (uint8_t)(1 + peer);
+    return keys;
+}
+
 /* Every rank attaches every other, as after a join. */
 int gyre_domain_meet(struct gyre_domain *domain, const char *configuration,
                      struct gyre_trouble *trouble)
@@ -146,7 +155,8 @@ int gyre_domain_meet(struct gyre_domain *domain, const char *configuration,
     if ((index = gyre_links_add_wire(domain->links, &gyre_driver_sim, wire)) < 0)
         return index;
     for (uint32_t peer = 0; peer < hunt.is->n && !status; peer++) {
-        struct gyre_channel channel = {.peer = peer};
+        const struct gyre_traffic_keys keys = keys_of(domain->rank, peer);
+        struct gyre_channel channel = {.peer = peer, .security = hunt.is->security, .keys = &keys};
         if (peer != domain->rank)
             status = gyre_links_attach(domain->links, index, &channel, trouble);
     }

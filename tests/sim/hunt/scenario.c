@@ -115,6 +115,12 @@ static void draw_algorithms(struct hunt_scenario *scenario, uint64_t seed)
         seed % 4 == 2 ? rules[seed / 4 % (sizeof rules / sizeof *rules)] : "auto";
 }
 
+/* An eighth of the jobs have keys. */
+static enum gyre_seal_mode draw_security(uint64_t seed)
+{
+    return seed % 8 != 5 ? GYRE_SEAL_NONE : seed / 8 % 2 ? GYRE_SEAL_AUTH : GYRE_SEAL_ENCRYPT;
+}
+
 /* Pieces of few bytes cost an event each: then little is sent. */
 static void cut_counts(struct hunt_scenario *scenario)
 {
@@ -138,6 +144,7 @@ void hunt_draw(struct hunt_scenario *scenario, uint64_t seed)
     scenario->per_node = 1 + (uint32_t)below(&rng, scenario->n - 1);
     draw_wire(scenario, &rng);
     draw_algorithms(scenario, seed);
+    scenario->security = draw_security(seed);
     scenario->ops = 1 + (uint32_t)below(&rng, HUNT_OPS);
     for (uint32_t i = 0; i < scenario->ops; i++)
         draw_op(&scenario->op[i], &rng);
@@ -163,11 +170,11 @@ void hunt_print(const struct hunt_scenario *is, FILE *to)
 {
     fprintf(to,
             "seed %llu: %u ranks, %u a node; latency %llu ns, jitter %llu ns, %llu B/s, pieces "
-            "%u, window %u, coalesce %llu ns, slice \"%s\", algorithms %s\n",
+            "%u, window %u, coalesce %llu ns, slice \"%s\", algorithms %s, %s\n",
             (unsigned long long)is->seed, is->n, is->per_node, (unsigned long long)is->latency_ns,
             (unsigned long long)is->jitter_ns, (unsigned long long)is->bytes_per_second,
             is->piece_bytes, is->window_bytes, (unsigned long long)is->coalesce_ns, is->slice,
-            is->algorithms);
+            is->algorithms, gyre_seal_word(is->security));
     for (uint32_t i = 0; i < is->ops; i++)
         fprintf(to, "  call %u: %s, %llu of type %d, reduction %d, root %u%s%s%s%s\n", i,
                 calls[is->op[i].call], (unsigned long long)is->op[i].count, (int)is->op[i].type,

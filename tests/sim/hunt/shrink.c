@@ -95,6 +95,7 @@ static bool plainer_wire(void)
     less.piece_bytes = less.window_bytes = 0;
     less.slice = "";
     less.algorithms = "auto";
+    less.security = GYRE_SEAL_NONE;
     return memcmp(&less, now.best, sizeof less) != 0 && keep_if_wrong(&less);
 }
 

@@ -88,10 +88,15 @@ static void sim_describe(const struct gyre_wire *base, char *text, size_t size)
 
 /* -- pipes ------------------------------------------------------------------------------------- */
 
-static int open_pipe(struct sim_wire *wire, uint32_t peer, struct gyre_pipe **out)
+static int open_pipe(struct sim_wire *wire, const struct gyre_channel *channel,
+                     struct gyre_pipe **out)
 {
-    const struct gyre_stream_options options = {
-        .epoch = wire->epoch, .posts = gyre_sim_world_posts(wire->world), .checksum = true};
+    const struct gyre_stream_options options = {.epoch = wire->epoch,
+                                                .posts = gyre_sim_world_posts(wire->world),
+                                                .checksum = true,
+                                                .security = channel->security,
+                                                .keys = channel->keys};
+    uint32_t peer = channel->peer;
     int status = gyre_end_create(sizeof(struct sim_pipe), wire->rank, peer, &options, 1, out);
     if (status) {
         return status;
@@ -116,7 +121,7 @@ static int sim_attach(struct gyre_wire *base, const struct gyre_channel *channel
                                 wire->rank, channel->peer, n);
     }
     struct gyre_pipe *end;
-    int status = open_pipe(wire, channel->peer, &end);
+    int status = open_pipe(wire, channel, &end);
     if (status) {
         return gyre_trouble_set(trouble, status,
                                 "rank %u cannot attach to rank %u in the simulated world: %s",
