@@ -57,12 +57,16 @@ struct hunt_op {
 };
 
 enum hunt_fault_kind {
-    HUNT_CRASH,     /* rank a ends */
-    HUNT_PAUSE,     /* rank a stands still */
-    HUNT_CLOG,      /* nothing arrives from a at b */
-    HUNT_RESET,     /* the connection of a and b breaks */
-    HUNT_CORRUPT,   /* a bit of what a sends to b is flipped */
-    HUNT_STALE,     /* a gets a message of b's earlier life */
+    HUNT_CRASH,   /* rank a ends */
+    HUNT_PAUSE,   /* rank a stands still */
+    HUNT_SLOW,    /* what a and b send each other takes up to 50 ms longer */
+    HUNT_LOSS,    /* nothing arrives from a at b */
+    HUNT_CLOG,    /* nothing arrives from a at b, nor from b at a */
+    HUNT_SPLIT,   /* nothing passes between two parts of the ranks; a and b are in different ones */
+    HUNT_RESET,   /* the connection of a and b breaks */
+    HUNT_CORRUPT, /* a bit of what a sends to b is flipped */
+    HUNT_STALE,   /* a gets a message of b's earlier life */
+    HUNT_TWIN,    /* what b's detector told a's last is told once more, as by a second b */
     HUNT_NO_MEMORY, /* an allocation of rank a fails, and its program ends with the call */
     /* The watch's connection between rank 0 and rank a, of another node, is reset. */
     HUNT_RESET_WATCH,
@@ -73,7 +77,8 @@ struct hunt_fault {
     enum hunt_fault_kind kind;
     uint64_t at, lasts; /* nanoseconds */
     uint32_t a, b;
-    uint64_t skip; /* bytes before the flipped one, allocations before the failing one */
+    uint64_t skip; /* bytes before the flipped one, allocations before the failing one; with its
+                    * bits a split chooses, and it says how slow a link gets */
 };
 
 struct hunt_scenario {
@@ -92,13 +97,15 @@ struct hunt_outcome {
     bool wrong;
     char text[2048];
     uint64_t hash, events, virtual_ns;
-    uint32_t failed; /* ranks that were told of a failure */
+    uint32_t failed;                   /* ranks that were told of a failure */
+    uint32_t played[HUNT_FAULT_KINDS]; /* faults that did something */
 };
 
 /* -- scenario.c -------------------------------------------------------------------------------- */
 
 void hunt_draw(struct hunt_scenario *scenario, uint64_t seed);
 void hunt_print(const struct hunt_scenario *scenario, FILE *to);
+const char *hunt_fault_name(enum hunt_fault_kind kind);
 
 /* -- play.c, shrink.c -------------------------------------------------------------------------- */
 

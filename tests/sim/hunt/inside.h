@@ -32,7 +32,8 @@ struct hunt_result {
 struct gyre_watch {
     struct gyre_failure_detector *detector;
     uint64_t clear[HUNT_RANKS]; /* per channel: when the last message sent on it arrives */
-    uint64_t wire[HUNT_RANKS];  /* per channel: its connection, the same at both ends; 0: broken */
+    uint64_t wire[HUNT_RANKS];  /* per channel: its connection, alike at both ends; 0: broken */
+    struct hunt_event *said[HUNT_RANKS];    /* per channel: the last message sent on it */
     uint64_t asked, wakes_at, silent_until; /* silent_until: a pause ends */
     struct gyre_watch_state mine;
     bool parting, deaf; /* deaf: the rank reads no more */
@@ -66,7 +67,7 @@ struct hunt {
     uint64_t hash, bound;
     bool begun[HUNT_FAULTS + HUNT_RESETS];
     uint64_t wires;
-    uint64_t clogged_until[HUNT_RANKS][HUNT_RANKS];
+    uint64_t clogged_until[HUNT_RANKS][HUNT_RANKS], slower_ns[HUNT_RANKS][HUNT_RANKS];
     struct hunt_outcome *outcome;
 };
 
@@ -136,13 +137,18 @@ void hunt_watch_end(struct gyre_domain *rank);
 /* The connection of the watches of rank 0 and `far` is reset. Rank 0 perhaps does not notice. */
 void hunt_watch_reset(uint32_t far, bool root_notices);
 
-/* A message from an earlier life of `from` arrives at `to`. */
-void hunt_watch_haunt(uint32_t to, uint32_t from);
+/* Messages from an earlier life of `from` arrive at `to`; or its last message, once more. False:
+ * there is no way or no message. */
+bool hunt_watch_haunt(uint32_t to, uint32_t from);
+bool hunt_watch_repeat(uint32_t to, uint32_t from);
 
 /* -- faults.c ---------------------------------------------------------------------------------- */
 
 void hunt_faults_schedule(void);
 void hunt_fault_event(const struct hunt_event *event);
+
+/* Counts, at the end, the faults of which only the end tells whether they did something. */
+void hunt_faults_count(void);
 
 /* Whether a failure that names this rank is explained by what has happened. */
 bool hunt_guilty(uint32_t rank);

@@ -128,7 +128,7 @@ static bool root_decided(void)
     bool altered = false;
     for (uint32_t i = 0; i < hunt.is->faults; i++) {
         const struct hunt_fault *fault = &hunt.is->fault[i];
-        if (!fault->a || !fault->b)
+        if (!fault->a || !fault->b || fault->kind == HUNT_SPLIT)
             return false;
         altered |= fault->kind == HUNT_CORRUPT;
     }
@@ -179,6 +179,7 @@ void hunt_play(const struct hunt_scenario *scenario, FILE *log, struct hunt_outc
 {
     open_job(scenario, log, outcome);
     run();
+    hunt_faults_count();
     judge();
     outcome->virtual_ns = gyre_now_ns() - HUNT_START;
     outcome->events = gyre_sim_world_events(hunt.world);

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define HUNT_NUMBERS 7
+
 static uint64_t below(struct gyre_rng *rng, uint64_t bound)
 {
     return gyre_rng_below(rng, bound);
@@ -53,15 +55,42 @@ static void draw_op(struct hunt_op *op, struct gyre_rng *rng)
         op->count /= 8;
 }
 
+/* What number 0 to 6 of a fault stands for; where there are several, the seed decides. So the
+ * drawings of seeds stayed as they were when kinds were added. */
+static enum hunt_fault_kind kind_of(uint64_t number, uint64_t variant)
+{
+    static const enum hunt_fault_kind kinds[HUNT_NUMBERS][4] = {
+        {HUNT_CRASH, HUNT_CRASH, HUNT_CRASH, HUNT_CRASH},
+        {HUNT_PAUSE, HUNT_PAUSE, HUNT_PAUSE, HUNT_PAUSE},
+        {HUNT_LOSS, HUNT_CLOG, HUNT_SPLIT, HUNT_SLOW},
+        {HUNT_RESET, HUNT_RESET, HUNT_RESET, HUNT_RESET},
+        {HUNT_CORRUPT, HUNT_CORRUPT, HUNT_CORRUPT, HUNT_CORRUPT},
+        {HUNT_STALE, HUNT_TWIN, HUNT_STALE, HUNT_TWIN},
+        {HUNT_NO_MEMORY, HUNT_NO_MEMORY, HUNT_NO_MEMORY, HUNT_NO_MEMORY}};
+    return kinds[number][variant % 4];
+}
+
+/* Half of the damage, and of the missing memory, comes soon: later bytes and allocations are often
+ * not made any more. */
+static void draw_sooner(struct hunt_fault *fault, uint64_t first, uint64_t variant)
+{
+    if (variant / 64 % 2 == 0)
+        return;
+    if (fault->kind == HUNT_CORRUPT || fault->kind == HUNT_NO_MEMORY) {
+        fault->at = first + (fault->at - first) / 4;
+        fault->skip %= fault->kind == HUNT_CORRUPT ? 100 : 4;
+    }
+}
+
 /* Faults come when all ranks have met, and while the job runs: without any it takes some hundred µs
  * of virtual time. */
 static void draw_fault(struct hunt_fault *fault, const struct hunt_scenario *scenario,
-                       struct gyre_rng *rng)
+                       uint64_t variant, struct gyre_rng *rng)
 {
     uint64_t scale = scenario->latency_ns * (20 + 20 * scenario->ops);
     uint32_t a = (uint32_t)below(rng, scenario->n);
     uint32_t b = (uint32_t)((a + 1 + below(rng, scenario->n - 1)) % scenario->n);
-    *fault = (struct hunt_fault){.kind = (enum hunt_fault_kind)below(rng, HUNT_RESET_WATCH),
+    *fault = (struct hunt_fault){.kind = kind_of(below(rng, HUNT_NUMBERS), variant),
                                  .at = 5 * scenario->latency_ns + below(rng, scale),
                                  .lasts = below(rng, HUNT_DEAD * 6 / 10),
                                  .a = a,
@@ -75,6 +104,7 @@ static void draw_fault(struct hunt_fault *fault, const struct hunt_scenario *sce
         fault->skip = below(rng, 40);
     else if (one_in(rng, 2))
         fault->skip = below(rng, 300);
+    draw_sooner(fault, 5 * scenario->latency_ns, variant);
 }
 
 /* Adds resets of the watch's connections. They are drawn last, so a seed's other faults are what
@@ -84,7 +114,7 @@ static void draw_watch_resets(struct hunt_scenario *scenario, struct gyre_rng *r
     uint32_t count = one_in(rng, 3) ? 1 + (uint32_t)below(rng, HUNT_RESETS) : 0;
     for (uint32_t i = 0; i < count; i++) {
         struct hunt_fault *fault = &scenario->fault[scenario->faults++];
-        draw_fault(fault, scenario, rng);
+        draw_fault(fault, scenario, 0, rng);
         fault->kind = HUNT_RESET_WATCH;
         fault->a = scenario->per_node + (uint32_t)below(rng, scenario->n - scenario->per_node);
         fault->b = 0;
@@ -153,7 +183,7 @@ void hunt_draw(struct hunt_scenario *scenario, uint64_t seed)
                        : one_in(&rng, 2) ? 1
                                          : 1 + (uint32_t)below(&rng, HUNT_FAULTS);
     for (uint32_t i = 0; i < scenario->faults; i++)
-        draw_fault(&scenario->fault[i], scenario, &rng);
+        draw_fault(&scenario->fault[i], scenario, gyre_mix64(HUNT_FAULTS * seed + i), &rng);
     draw_watch_resets(scenario, &rng);
 }
 
@@ -163,8 +193,14 @@ static const char *const calls[] = {
     "all_reduce",         "broadcast", "reduce",  "all_gather",   "reduce_scatter",
     "all_to_all",         "gather",    "scatter", "all_gather_v", "all_to_all_v",
     "a ring of messages", "barrier",   "compute"};
-static const char *const kinds[] = {"crash",   "pause", "clog",      "reset",
-                                    "corrupt", "stale", "no_memory", "reset of the watch"};
+
+const char *hunt_fault_name(enum hunt_fault_kind kind)
+{
+    static const char *const names[] = {"crash", "pause", "slow",      "loss",
+                                        "clog",  "split", "reset",     "corrupt",
+                                        "stale", "twin",  "no_memory", "reset of the watch"};
+    return names[kind];
+}
 
 void hunt_print(const struct hunt_scenario *is, FILE *to)
 {
@@ -183,7 +219,7 @@ void hunt_print(const struct hunt_scenario *is, FILE *to)
                 is->op[i].grouped ? ", in a group" : "");
     for (uint32_t i = 0; i < is->faults; i++)
         fprintf(to, "  fault %u: %s at %llu ns for %llu ns, rank %u, other %u, skip %llu\n", i,
-                kinds[is->fault[i].kind], (unsigned long long)is->fault[i].at,
+                hunt_fault_name(is->fault[i].kind), (unsigned long long)is->fault[i].at,
                 (unsigned long long)is->fault[i].lasts, is->fault[i].a, is->fault[i].b,
                 (unsigned long long)is->fault[i].skip);
 }

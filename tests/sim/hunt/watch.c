@@ -26,7 +26,7 @@ static bool hears(const struct gyre_domain *rank)
 /* When what is sent now arrives: never before what was sent earlier, nor while nothing passes. */
 static uint64_t arrival(struct gyre_domain *from, uint32_t channel, uint32_t to)
 {
-    uint64_t at = gyre_now_ns() + hunt.is->latency_ns +
+    uint64_t at = gyre_now_ns() + hunt.is->latency_ns + hunt.slower_ns[from->rank][to] +
                   (hunt.is->jitter_ns ? gyre_rng_below(&hunt.rng, hunt.is->jitter_ns) : 0);
     uint64_t open = hunt.clogged_until[from->rank][to];
     at = at > open ? at : open;
@@ -71,6 +71,8 @@ static void send_owed(struct gyre_domain *rank)
             struct hunt_event event = {.kind = HUNT_MESSAGE, .length = (uint32_t)length};
             event.bytes = hunt_allocate(length);
             memcpy(event.bytes, bytes, length);
+            rank->watch.said[i] = hunt_allocate(sizeof event);
+            *rank->watch.said[i] = event;
             transmit(rank, i, event);
         }
 }
@@ -279,14 +281,14 @@ void hunt_watch_end(struct gyre_domain *rank)
     }
 }
 
-void hunt_watch_haunt(uint32_t to, uint32_t from)
+bool hunt_watch_haunt(uint32_t to, uint32_t from)
 {
     static const enum gyre_watch_kind kinds[] = {GYRE_WATCH_FAILURE, GYRE_WATCH_ALL_BYE,
                                                  GYRE_WATCH_BEAT};
     struct gyre_failure_detector *detector = hunt.rank[from].watch.detector;
     int channel = gyre_detector_channel(detector, to);
     if (channel < 0)
-        return;
+        return false;
     for (uint32_t i = 0; i < 3; i++) {
         struct gyre_watch_message message = {.kind = kinds[i],
                                              .flags = i ? 0 : GYRE_WATCH_DECIDED,
@@ -300,6 +302,17 @@ void hunt_watch_haunt(uint32_t to, uint32_t from)
         event.length = (uint32_t)gyre_watch_encode(&message, event.bytes);
         transmit(&hunt.rank[from], (uint32_t)channel, event);
     }
+    return true;
+}
+
+bool hunt_watch_repeat(uint32_t to, uint32_t from)
+{
+    struct gyre_watch *watch = &hunt.rank[from].watch;
+    int channel = gyre_detector_channel(watch->detector, to);
+    if (channel < 0 || !watch->said[channel] || watch->deaf)
+        return false;
+    transmit(&hunt.rank[from], (uint32_t)channel, *watch->said[channel]);
+    return true;
 }
 
 /* -- what the collectives ask of a watch ------------------------------------------------------- */

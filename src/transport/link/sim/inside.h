@@ -28,8 +28,9 @@ struct gyre_sim_way {
     uint64_t busy_until, last_due;
     /* Bytes in all; position of a byte to corrupt, UINT64_MAX: none. */
     uint64_t written, corrupt_at;
-    bool scheduled; /* an ARRIVE event is in the heap */
-    bool starved;   /* the writer found no room */
+    uint32_t flipped; /* bits, by corrupt() */
+    bool scheduled;   /* an ARRIVE event is in the heap */
+    bool starved;     /* the writer found no room */
     bool blocked;
     bool closed; /* by the writer */
     bool over;   /* the reader may know that the way is closed */

@@ -262,6 +262,7 @@ static void flip_bit(struct gyre_sim_way *way, uint32_t length)
         uint32_t run, at = way->length - length + (uint32_t)(way->corrupt_at - way->written);
         *ring_at(way, at, 1, &run) ^= (uint8_t)(1u << gyre_rng_below(&way->writer->world->rng, 8));
         way->corrupt_at = UINT64_MAX;
+        way->flipped++;
     }
 }
 

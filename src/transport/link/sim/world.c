@@ -307,6 +307,12 @@ void gyre_sim_world_corrupt(struct gyre_sim_world *world, uint32_t from, uint32_
     }
 }
 
+uint32_t gyre_sim_world_corrupted(struct gyre_sim_world *world, uint32_t from, uint32_t to)
+{
+    const struct gyre_sim_way *way = way_of_ranks(world, from, to);
+    return way ? way->flipped : 0;
+}
+
 void gyre_sim_world_reset(struct gyre_sim_world *world, uint32_t a, uint32_t b)
 {
     struct gyre_sim_line *line = line_between(world, a, b);
