@@ -367,7 +367,10 @@ static void a_corrupted_byte_is_seen_wherever_it_is(void **state)
         struct duo duo = duo_of((struct gyre_sim_link){.latency_ns = 1000});
         gyre_sim_world_corrupt(duo.world, 0, 1, at);
         one_message(&duo, data, out, 100);
+        assert_int_equal(gyre_sim_world_corrupted(duo.world, 0, 1), 0);
         run_duo(&duo);
+        assert_int_equal(gyre_sim_world_corrupted(duo.world, 0, 1), 1);
+        assert_int_equal(gyre_sim_world_corrupted(duo.world, 1, 0), 0);
         assert_int_equal(duo.rank[1].status, GYRE_CORRUPT);
         assert_int_equal(gyre_driver_sim.state(duo.rank[1].right, NULL), GYRE_CORRUPT);
         assert_int_equal(gyre_driver_sim.state(duo.rank[0].right, NULL), GYRE_PEER_LOST);
