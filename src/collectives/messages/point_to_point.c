@@ -52,7 +52,8 @@ struct gyre_point_to_point {
     struct pair *waiting;
     struct gyre_message *staged; /* staged messages, which have left their ways */
     struct gyre_activity *activity;
-    uint64_t started, pending; /* messages: ever, and not ended */
+    uint64_t started;                 /* messages ever, without blocks of operations */
+    uint64_t pending, pending_blocks; /* not ended: all, and of them blocks */
     uint32_t chunks;
     struct gyre_message *free;
     struct gyre_message *chunk[CHUNKS_MAX];
@@ -138,7 +139,8 @@ void gyre_p2p_release(struct gyre_point_to_point *p2p, struct gyre_message *mess
 
 static void note_finished(const struct gyre_point_to_point *p2p)
 {
-    gyre_activity_finish(p2p->activity, p2p->started - p2p->pending);
+    uint64_t messages = p2p->pending - p2p->pending_blocks;
+    gyre_activity_finish(p2p->activity, p2p->started - messages);
 }
 
 void gyre_p2p_focus(struct gyre_point_to_point *p2p)
@@ -173,6 +175,7 @@ static void end_message(struct gyre_point_to_point *p2p, struct gyre_message *me
         note_finished(p2p);
         return;
     }
+    p2p->pending_blocks--;
     gyre_p2p_release(p2p, message);
     if (--op->blocks == 0 && op->status == GYRE_AGAIN)
         gyre_engine_finish(p2p->route.engine, op, status);
@@ -372,7 +375,7 @@ void gyre_p2p_fail(struct gyre_point_to_point *p2p, int status)
         return;
     p2p->waiting = NULL;
     p2p->staged = NULL;
-    p2p->pending = 0;
+    p2p->pending = p2p->pending_blocks = 0;
     memset(p2p->pair, 0, p2p->route.n * sizeof(*p2p->pair));
 }
 
@@ -550,6 +553,7 @@ int gyre_p2p_add_block(struct gyre_point_to_point *p2p, struct gyre_operation *o
     message->match.sequence = op->sequence;
     message->op = op;
     op->blocks++;
+    p2p->pending_blocks++;
     enqueue(p2p, message);
     return 0;
 }
