@@ -27,7 +27,7 @@
 #define PATIENCE (10 * GYRE_SECOND) /* before ranks that have not joined are named */
 /* For messages that sockets have not taken when the thread ends. */
 #define LAST_WORDS (100 * GYRE_MS)
-/* For links that broke to be made anew, where a failure has to be told. */
+/* For links that broke to be made anew, where a failure or the end has to be told. */
 #define LAST_CALL (300 * GYRE_MS)
 
 /* -- start ------------------------------------------------------------------------------------- */
@@ -220,8 +220,10 @@ static void say_goodbye(struct gyre_watch *watch)
     gyre_watch_settle(watch);
     while (!watch->told && !gyre_detector_all_left(watch->detector) && late == 0)
         late = gyre_watch_sleep(watch, until);
+    bool all_left = gyre_detector_all_left(watch->detector);
     until = gyre_now_ns() + LAST_CALL;
-    for (late = 0; owes_failure(watch) && late == 0;)
+    for (late = 0;
+         late == 0 && (all_left ? !gyre_detector_may_end(watch->detector) : owes_failure(watch));)
         late = gyre_watch_sleep(watch, until);
     watch->ending = true;
 }

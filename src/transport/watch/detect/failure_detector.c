@@ -435,6 +435,16 @@ const char *gyre_detector_take_warning(struct gyre_failure_detector *detector)
     return warned ? detector->warning : NULL;
 }
 
+bool gyre_detector_may_end(const struct gyre_failure_detector *detector)
+{
+    const struct gyre_member *member = detector->is.member;
+
+    for (uint32_t i = 0; detector->is.rank == 0 && i < detector->channels; i++)
+        if (member[detector->channel[i].peer].node != member[0].node && !detector->channel[i].gone)
+            return false;
+    return detector->all_left;
+}
+
 bool gyre_detector_all_left(const struct gyre_failure_detector *detector)
 {
     return detector->all_left;

@@ -111,6 +111,10 @@ const struct gyre_detector_record *gyre_detector_failure(
 /* A line for the log, once; NULL: none. Valid until the next call of any kind. */
 const char *gyre_detector_take_warning(struct gyre_failure_detector *detector);
 bool gyre_detector_all_left(const struct gyre_failure_detector *detector);
+
+/* Whether all have left and, on rank 0, those of other nodes know it: each has closed its channel.
+ * If rank 0 ended before, and a channel broke, its peer would take it for dead. */
+bool gyre_detector_may_end(const struct gyre_failure_detector *detector);
 uint64_t gyre_detector_wake(const struct gyre_failure_detector *detector);
 
 #endif

@@ -20,9 +20,17 @@
 #include "base/clock.h"
 #include "base/status.h"
 
+#include <errno.h>
 #include <inttypes.h>
 
 #define UNRESUMED (10 * GYRE_SECOND) /* the limit where there is no dead time */
+
+/* Whether rank 0, which has told that all have left, still waits for the peer to close: a peer that
+ * is reset may not have heard it. */
+static bool awaits_end(const struct gyre_failure_detector *detector, int status)
+{
+    return detector->is.rank == 0 && status != -EPIPE;
+}
 
 bool gyre_detector_broken(struct gyre_failure_detector *detector, uint64_t now, uint32_t index,
                           int status)
@@ -32,7 +40,7 @@ bool gyre_detector_broken(struct gyre_failure_detector *detector, uint64_t now, 
         detector->is.member[channel->peer].node == detector->is.member[detector->is.rank].node;
 
     gyre_detector_advance(detector, now);
-    if (near || channel->gone || detector->all_left)
+    if (near || channel->gone || (detector->all_left && !awaits_end(detector, status)))
         return false;
     if (!channel->broken)
         channel->broken_at = detector->clock;
