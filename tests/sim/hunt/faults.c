@@ -207,6 +207,14 @@ static bool cut_off(const struct hunt_fault *fault, uint32_t rank)
            hunt_guilty_faults() > 0;
 }
 
+/* Rank 0 tells ranks of other nodes the cause. Where it is missing itself, they name the rank whose
+ * connection they lost, which has ended because of another fault. */
+static bool root_is_missing(const struct hunt_fault *fault, uint32_t rank)
+{
+    return fault->a == 0 && (fault->kind == HUNT_CRASH || fault->kind == HUNT_PAUSE) &&
+           hunt_guilty_faults() > 1 && atomic_load(&hunt.rank[rank].health.status) != 0;
+}
+
 /* A rank that is through leaves when it has waited long enough for the others. If a link is bad for
  * longer than that, others may still need it. */
 bool hunt_guilty(uint32_t rank)
@@ -215,7 +223,7 @@ bool hunt_guilty(uint32_t rank)
         const struct hunt_fault *fault = &hunt.is->fault[i];
         if (hunt.begun[i] && cut_off(fault, rank))
             return true;
-        if (may_fail(i) && is_of_links(fault))
+        if (may_fail(i) && (is_of_links(fault) || root_is_missing(fault, rank)))
             return true;
         if (may_fail(i) && (fault->a == rank || (has_two_ends(fault->kind) && fault->b == rank)))
             return true;

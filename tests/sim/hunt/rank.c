@@ -200,6 +200,12 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
         wake_at(domain, until);
         hand_back(domain);
     }
+    until = gyre_now_ns() + HUNT_DEAD * 3 / 2;
+    while (gyre_detector_all_left(domain->watch.detector) &&
+           !gyre_detector_may_end(domain->watch.detector) && gyre_now_ns() < until) {
+        wake_at(domain, until);
+        hand_back(domain);
+    }
     int status = atomic_load(&domain->health.status);
     if (status && trouble)
         *trouble = domain->health.failure;

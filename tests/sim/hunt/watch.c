@@ -196,10 +196,8 @@ static void reset_end(struct gyre_domain *rank, uint32_t channel)
 void hunt_watch_reset(uint32_t far, bool root_notices)
 {
     struct gyre_domain *end[2] = {&hunt.rank[0], &hunt.rank[far]};
-    bool over = !hears(end[0]) || !hears(end[1]) || hunt.member[far].node == 0;
     struct gyre_domain *here = hunt.here;
-    /* Rank 0 leaves behind its last word, and cannot tell it again. */
-    if (over || gyre_detector_all_left(end[0]->watch.detector))
+    if (!hears(end[0]) || !hears(end[1]) || hunt.member[far].node == 0)
         return;
     hunt.here = NULL;
     uint32_t down = (uint32_t)gyre_detector_channel(end[0]->watch.detector, far);
