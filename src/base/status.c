@@ -62,6 +62,7 @@ int gyre_trouble_set(struct gyre_trouble *trouble, int status, const char *forma
     if (!trouble || trouble->status)
         return status;
     trouble->status = status;
+    trouble->ended = false;
     va_list arguments;
     va_start(arguments, format);
     finish_text(trouble->text, vsnprintf(trouble->text, sizeof trouble->text, format, arguments));
@@ -80,6 +81,7 @@ int gyre_refuse(const char *format, ...)
     struct gyre_trouble *trouble = gyre_thread_trouble();
     va_list arguments;
     trouble->status = GYRE_INVALID;
+    trouble->ended = false;
     va_start(arguments, format);
     finish_text(trouble->text, vsnprintf(trouble->text, sizeof trouble->text, format, arguments));
     va_end(arguments);

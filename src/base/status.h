@@ -9,10 +9,13 @@
 
 #include <gyre/gyre.h>
 
+#include <stdbool.h>
+
 #define GYRE_TROUBLE_MAX 1024
 
 struct gyre_trouble {
     int status; /* 0 while nothing has failed */
+    bool ended; /* told by a communicator that has ended, so of no other's */
     char text[GYRE_TROUBLE_MAX];
 };
 

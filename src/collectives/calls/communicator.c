@@ -101,6 +101,7 @@ int gyre_finalize(struct gyre_comm *comm)
     int ended = comm->id                ? gyre_comm_end(comm)
                 : comm->progress->ranks ? gyre_process_ranks_leave(comm, trouble)
                                         : gyre_world_end(comm, trouble);
+    trouble->ended = ended != 0;
     return ended ? ended : open;
 }
 

@@ -263,13 +263,6 @@ void gyre_progress_fail(struct gyre_progress_engine *progress, int status)
         progress->busy[progress->busy_count - 1]->busy = 0;
 }
 
-/* What ends a communicator. The thread may have met it in another one than it asks about. */
-static bool ends_communicators(int status)
-{
-    return status == GYRE_PEER_LOST || status == GYRE_MISMATCH || status == GYRE_TIMED_OUT ||
-           status == GYRE_ABORTED || status == GYRE_CORRUPT || status == GYRE_LAUNCHER_GONE;
-}
-
 const char *gyre_progress_story(const struct gyre_progress_engine *progress)
 {
     const struct gyre_trouble *refusal = gyre_thread_trouble();
@@ -278,7 +271,7 @@ const char *gyre_progress_story(const struct gyre_progress_engine *progress)
         return health->failure.text;
     if (progress->trouble.status)
         return progress->trouble.text;
-    return !refusal->status || ends_communicators(refusal->status) ? "" : refusal->text;
+    return refusal->ended ? "" : refusal->text;
 }
 
 void gyre_progress_tell_fault(struct gyre_comm *comm)
