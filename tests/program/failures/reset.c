@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define COUNT 100000
 #define SUMS  40
@@ -27,14 +29,15 @@ static bool is_connected(int fd, uint16_t *mine, uint16_t *theirs)
     return true;
 }
 
-/* Resets the connection that this rank made to where the ranks met: the watch's. */
+/* Resets the connection that this rank made to where the ranks met: the watch's. Past libc: the
+ * thread sanitizer would take connect() for the birth of a descriptor. */
 static bool reset_control(void)
 {
     uint16_t mine, theirs, root = (uint16_t)atoi(getenv("MASTER_PORT"));
     struct sockaddr any = {.sa_family = AF_UNSPEC};
     for (int fd = 3; fd < 1024; fd++)
         if (is_connected(fd, &mine, &theirs) && theirs == root)
-            return connect(fd, &any, sizeof any) == 0;
+            return syscall(SYS_connect, fd, &any, sizeof any) == 0;
     return false;
 }
 
