@@ -6,13 +6,15 @@
 
 #include <dirent.h>
 #include <stdint.h>
+#include <string.h>
 
-static char file_room[] = "/tmp/gyre-files-XXXXXX";
+static char file_room[32];
 static char file_room_path[256];
 
 static inline int file_room_open(void **state)
 {
     (void)state;
+    strcpy(file_room, "/tmp/gyre-files-XXXXXX");
     return clean_room_make(file_room);
 }
 

@@ -1,6 +1,6 @@
 /* Regular files: what is none is refused without waiting, and what is read is private. */
 #include "base/disk/regular.h"
-#include "rig/clean_room.h"
+#include "rig/file_room.h"
 #include "rig/test.h"
 
 #include <errno.h>
@@ -11,33 +11,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static char room[64];
-
-static int make_room(void **state)
-{
-    strcpy(room, "/tmp/gyre-regular-XXXXXX");
-    return clean_room_make(room);
-}
-
-static int remove_room(void **state)
-{
-    return clean_room_remove(room);
-}
-
-static const char *inside(const char *name)
-{
-    static char path[128];
-    snprintf(path, sizeof path, "%s/%s", room, name);
-    return path;
-}
-
 static const char *written(const char *name, const char *content)
 {
-    FILE *file = fopen(inside(name), "we");
+    FILE *file = fopen(file_room_name(name), "we");
     assert_non_null(file);
     fputs(content, file);
     assert_int_equal(fclose(file), 0);
-    return inside(name);
+    return file_room_name(name);
 }
 
 static int read_file(const char *path, uint64_t most, char **content, uint64_t *length,
@@ -72,8 +52,9 @@ static void a_file_too_long_or_missing_is_refused(void **state)
                                "has 6 bytes, at most 5 are allowed"),
                      GYRE_INVALID);
     assert_null(content);
-    assert_int_equal(read_file(inside("missing"), 5, &content, &length, "cannot open it: No such"),
-                     -ENOENT);
+    assert_int_equal(
+        read_file(file_room_name("missing"), 5, &content, &length, "cannot open it: No such"),
+        -ENOENT);
 }
 
 /* A plain open of the FIFO would wait until the test's time is over. */
@@ -82,17 +63,18 @@ static void what_is_no_regular_file_is_refused(void **state)
     struct stat about;
     char *content;
     uint64_t length;
-    assert_int_equal(mkfifo(inside("fifo"), 0600), 0);
-    assert_int_equal(gyre_regular_open(inside("fifo"), 0, &about), GYRE_INVALID);
-    assert_int_equal(read_file(inside("fifo"), 5, &content, &length, "is not a regular file"),
-                     GYRE_INVALID);
+    assert_int_equal(mkfifo(file_room_name("fifo"), 0600), 0);
+    assert_int_equal(gyre_regular_open(file_room_name("fifo"), 0, &about), GYRE_INVALID);
+    assert_int_equal(
+        read_file(file_room_name("fifo"), 5, &content, &length, "is not a regular file"),
+        GYRE_INVALID);
     assert_int_equal(gyre_regular_open("/dev/null", 0, &about), GYRE_INVALID);
-    assert_int_equal(gyre_regular_open(room, 0, &about), GYRE_INVALID);
+    assert_int_equal(gyre_regular_open(file_room, 0, &about), GYRE_INVALID);
     char target[128];
     strcpy(target, written("target", "x"));
-    assert_int_equal(symlink(target, inside("link")), 0);
-    assert_int_equal(gyre_regular_open(inside("link"), O_NOFOLLOW, &about), -ELOOP);
-    int fd = gyre_regular_open(inside("link"), 0, &about);
+    assert_int_equal(symlink(target, file_room_name("link")), 0);
+    assert_int_equal(gyre_regular_open(file_room_name("link"), O_NOFOLLOW, &about), -ELOOP);
+    int fd = gyre_regular_open(file_room_name("link"), 0, &about);
     assert_true(fd >= 0);
     assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
     assert_int_equal(about.st_size, 1);
@@ -121,5 +103,5 @@ int main(void)
         cmocka_unit_test(what_is_no_regular_file_is_refused),
         cmocka_unit_test(seals_are_all_or_none),
     };
-    return cmocka_run_group_tests(tests, make_room, remove_room);
+    return cmocka_run_group_tests(tests, file_room_open, file_room_close);
 }
