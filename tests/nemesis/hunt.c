@@ -109,21 +109,6 @@ static struct plan draw_plan(const struct hunt *hunt, uint64_t number, const str
     return plan;
 }
 
-/* Waits until every rank has begun that turn. False: some rank has ended instead. */
-static bool reach_turn(struct rig *rig, uint64_t turn)
-{
-    uint64_t limit = rig_now() + HANG_S * UINT64_C(1000000000) * (uint64_t)rig_slow();
-    for (int rank = 0; rank < rig->n; rank++)
-        while (rig->shared->place[rank] < turn) {
-            siginfo_t ended = {0};
-            waitid(P_PID, (id_t)rig->pid[rank], &ended, WEXITED | WNOHANG | WNOWAIT);
-            if (ended.si_pid || rig_now() > limit)
-                return false;
-            tally_pause(100000);
-        }
-    return true;
-}
-
 static int send_all(const struct rig *rig, uint64_t victims, int number)
 {
     int sent = 0;
@@ -145,13 +130,13 @@ static bool stop_shortly(struct hunt *hunt, struct rig *rig, const struct plan *
     for (int rank = 0; rank < rig->n; rank++)
         if (rig->shared->place[rank] > most)
             most = rig->shared->place[rank];
-    return reach_turn(rig, most + 5);
+    return rig_reach(rig, most + 5, HANG_S);
 }
 
 /* Returns when the job was hurt for good; 0: it had ended before. */
 static uint64_t hurt(struct hunt *hunt, struct rig *rig, const struct plan *plan)
 {
-    if (!reach_turn(rig, (uint64_t)plan->turns + 1))
+    if (!rig_reach(rig, (uint64_t)plan->turns + 1, HANG_S))
         return 0;
     tally_pause(plan->pause_ns);
     if (plan->harm == STOP_SHORT && !stop_shortly(hunt, rig, plan))

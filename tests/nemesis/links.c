@@ -176,25 +176,10 @@ static bool can_be_hurt(void)
                         "&& tc -n rank0 qdisc del dev way root) 2>/dev/null");
 }
 
-/* Waits until every rank has begun that turn. False: some rank has ended instead. */
-static bool reach_turn(const struct rig *rig, uint64_t turn)
-{
-    uint64_t limit = rig_now() + HANG_S * UINT64_C(1000000000) * (uint64_t)rig_slow();
-    for (int rank = 0; rank < rig->n; rank++)
-        while (rig->shared->place[rank] < turn) {
-            siginfo_t ended = {0};
-            waitid(P_PID, (id_t)rig->pid[rank], &ended, WEXITED | WNOHANG | WNOWAIT);
-            if (ended.si_pid || rig_now() > limit)
-                return false;
-            tally_pause(1000000);
-        }
-    return true;
-}
-
 /* Returns when a long cut began; 0: the job was lost before, or has outlived the fault. */
 static uint64_t hurt(const struct rig *rig, struct plan *plan)
 {
-    if (!reach_turn(rig, plan->turns))
+    if (!rig_reach(rig, plan->turns, HANG_S))
         return 0;
     uint64_t when = rig_now();
     if (!(plan->fault > LONG_CUT ? slow_down(plan) : cut(plan)))
@@ -204,10 +189,10 @@ static uint64_t hurt(const struct rig *rig, struct plan *plan)
     if (plan->fault == SHORT_CUT)
         tally_pause(plan->cut_ns);
     else
-        reach_turn(rig, rig->shared->place[0] + 3);
+        rig_reach(rig, rig->shared->place[0] + 3, HANG_S);
     heal(plan);
     plan->lasted_ns = rig_now() - when;
-    reach_turn(rig, rig->shared->place[0] + 5);
+    rig_reach(rig, rig->shared->place[0] + 5, HANG_S);
     rig->shared->flag = 1;
     return 0;
 }

@@ -182,6 +182,21 @@ int rig_wait(struct rig *rig, int seconds, uint64_t excused)
     return bad;
 }
 
+bool rig_reach(const struct rig *rig, uint64_t number, int seconds)
+{
+    const struct timespec pause = {.tv_nsec = 100000};
+    uint64_t limit = rig_now() + (uint64_t)seconds * 1000000000 * (uint64_t)rig_slow();
+    for (int rank = 0; rank < rig->n; rank++)
+        while (rig->shared->place[rank] < number) {
+            siginfo_t ended = {0};
+            waitid(P_PID, (id_t)rig->pid[rank], &ended, WEXITED | WNOHANG | WNOWAIT);
+            if (ended.si_pid || rig_now() > limit)
+                return false;
+            nanosleep(&pause, NULL);
+        }
+    return true;
+}
+
 int rig_run(struct rig *rig, int seconds)
 {
     rig_start(rig);

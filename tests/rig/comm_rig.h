@@ -48,6 +48,10 @@ int rig_wait(struct rig *rig, int seconds, uint64_t excused);
 
 int rig_run(struct rig *rig, int seconds); /* both */
 
+/* Waits until each rank's place has come to that number. False: some rank has ended instead, or the
+ * time, × GYRE_TEST_SLOW, is over. */
+bool rig_reach(const struct rig *rig, uint64_t number, int seconds);
+
 /* Notes a failed call: status, text and time in the shared page. */
 void rig_note(struct rig *rig, struct gyre_comm *comm, int status, uint64_t since_ns);
 
