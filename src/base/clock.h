@@ -10,4 +10,7 @@
 
 uint64_t gyre_now_ns(void);
 
+/* The time of day, CLOCK_REALTIME in nanoseconds: for people, and never to measure. */
+uint64_t gyre_wall_clock_ns(void);
+
 #endif

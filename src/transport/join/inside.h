@@ -13,6 +13,7 @@
  *     door.c      abstract Unix sockets, pages of memory to pass along, packets
  *     records.c   roster, report and plan, as bytes
  *     identity.c  other records by which ranks join, as bytes
+ *     company.c   ranks that have found each other already
  *     joined.c    the result of a join
  *     options.c   the options of a join
  *

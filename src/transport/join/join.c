@@ -264,6 +264,32 @@ static int log_in(struct gyre_joining *join)
     return status;
 }
 
+/* Takes the conversations of ranks that have found each other, instead of a rendezvous. */
+static int take_company(struct gyre_joining *join)
+{
+    struct gyre_company *company = join->options->company;
+    int status = 0;
+    join->identity[join->joined->rank].outward = company->address;
+    gyre_address_set_port(&join->identity[join->joined->rank].outward, 0);
+    if (join->joined->rank) {
+        status = gyre_member_introduce(join, &company->talk[0]);
+        return status ? status : gyre_join_control(join, 0, &company->talk[0]);
+    }
+    for (uint32_t rank = 1; rank < join->joined->n && !status; rank++)
+        status = gyre_join_control(join, rank, &company->talk[rank]);
+    return status;
+}
+
+static int find_ranks(struct gyre_joining *join)
+{
+    int status = 0;
+    if (join->joined->rank == 0)
+        status = gyre_root_open(join);
+    if (!status && join->options->company)
+        return take_company(join);
+    return status || join->joined->rank == 0 ? status : log_in(join);
+}
+
 static int begin_join(struct gyre_joining *join)
 {
     struct gyre_rank_identity *mine = &join->identity[join->joined->rank];
@@ -280,7 +306,7 @@ static int begin_join(struct gyre_joining *join)
         status = gyre_pairing_open(join, mine);
     if (status)
         return status;
-    status = join->joined->rank ? log_in(join) : gyre_root_open(join);
+    status = find_ranks(join);
     join->now = gyre_now_ns();
     return status;
 }
@@ -297,15 +323,6 @@ static void end_join(struct gyre_joining *join)
     free(join->inbox.payload);
     free(join->control);
     free(join->identity);
-}
-
-/* Keeps this rank's listener where it has a control connection to another node, which may have to
- * be made anew. */
-static void keep_listener(struct gyre_joining *join)
-{
-    struct gyre_joined *joined = join->joined;
-    if (joined->rank == 0 ? joined->nodes > 1 : joined->node != joined->member[0].node)
-        joined->listener = gyre_join_mesh_take_listener(join);
 }
 
 /* Hands the control connections over. They outlive the join, but the conversations over them do
@@ -327,7 +344,10 @@ static int hand_channels_over(struct gyre_joining *join)
             status = gyre_talk_keys(talk, "gyre watch", &join->joined->peer[i].control_keys);
         join->joined->peer[i].control = gyre_talk_take(talk);
     }
-    keep_listener(join);
+    join->joined->listener = gyre_join_mesh_take_listener(join);
+    memcpy(join->joined->members_key,
+           join->options->company ? join->job->key : join->joined->session_key,
+           sizeof join->joined->members_key);
     return status ? gyre_trouble_set(join->trouble, status, "libcrypto cannot derive keys") : 0;
 }
 
@@ -373,7 +393,9 @@ int gyre_join(struct gyre_job *job, const struct gyre_join_options *options,
         return gyre_trouble_set(join.trouble, -ENOMEM, "no memory for a job of %d ranks",
                                 job->world);
     join.started = join.now = gyre_now_ns();
-    join.deadline = join.started + (uint64_t)options->join_timeout_ms * GYRE_MS;
+    join.deadline =
+        join.started + (options->company ? gyre_join_phase_timeout(&join)
+                                         : (uint64_t)options->join_timeout_ms * GYRE_MS);
     status = job->world == 1 ? join_alone(join.joined, job) : join_all(&join);
     if (!status)
         *joined = join.joined;

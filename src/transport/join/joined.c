@@ -45,5 +45,6 @@ void gyre_joined_destroy(struct gyre_joined *joined)
     close_if(joined->listener);
     gyre_wipe(joined->peer, joined->n * sizeof *joined->peer);
     gyre_wipe(joined->session_key, sizeof joined->session_key);
+    gyre_wipe(joined->members_key, sizeof joined->members_key);
     free(joined);
 }

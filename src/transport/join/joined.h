@@ -33,9 +33,10 @@ struct gyre_joined {
     uint32_t rank, n;
     uint32_t nodes, node, local_rank, local_size;
     uint8_t session_key[32]; /* HKDF(job's key, rank 0's nonce): for the epoch's connections */
-    /* At the address of member[rank], where ranks with a control connection to this one can make it
-     * anew; -1: there are none. */
-    int listener;
+    /* Of connections that are made anew and of members that agree: the session key of the job's
+     * first epoch. */
+    uint8_t members_key[32];
+    int listener;               /* at the address of member[rank], for these; -1: there is none */
     struct gyre_member *member; /* n */
     struct gyre_peer *peer;     /* n; [rank] is empty */
 };

@@ -17,6 +17,7 @@
 #include "base/rng.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,6 +117,26 @@ static int listen_trouble(struct gyre_joining *join, const struct sockaddr_stora
                             join->joined->rank, gyre_host_name(), text, strerror(-status));
 }
 
+/* This rank's listener: the one that it has had in an earlier epoch, or a new one. *address is
+ * where. Where all ranks share memory none is needed to join: -1, zeros. */
+static int open_listener(struct gyre_joining *join, struct sockaddr_storage *address)
+{
+    const struct gyre_join_options *options = join->options;
+    if (options->company) {
+        *address = options->company->address;
+        int fd = fcntl(options->company->listener, F_DUPFD_CLOEXEC, 0);
+        return fd >= 0 ? fd
+                       : gyre_trouble_set(join->trouble, -errno, "the listener of rank %u: %s",
+                                          join->joined->rank, strerror(errno));
+    }
+    *address = join->identity[join->joined->rank].outward;
+    int fd = gyre_socket_listen(address, options->port_low, options->port_high, BACKLOG);
+    if (fd >= 0 || options->nodes != GYRE_NODES_SHARE_ALL)
+        return fd >= 0 ? fd : listen_trouble(join, address, fd);
+    memset(address, 0, sizeof *address);
+    return -1;
+}
+
 int gyre_join_mesh_open(struct gyre_joining *join, struct sockaddr_storage *address)
 {
     const struct gyre_join_options *options = join->options;
@@ -128,12 +149,9 @@ int gyre_join_mesh_open(struct gyre_joining *join, struct sockaddr_storage *addr
     join->mesh = calloc(1, sizeof *join->mesh);
     if (!join->mesh)
         return gyre_trouble_set(join->trouble, -ENOMEM, "no memory for the data connections");
-    if (options->nodes == GYRE_NODES_SHARE_ALL)
-        return 0;
-    *address = join->identity[join->joined->rank].outward;
-    int fd = gyre_socket_listen(address, options->port_low, options->port_high, BACKLOG);
+    int fd = open_listener(join, address);
     if (fd < 0)
-        return listen_trouble(join, address, fd);
+        return join->trouble->status;
     memcpy(lobby.key, join->joined->session_key, sizeof lobby.key);
     int status = gyre_lobby_create(join, &lobby, &join->mesh->lobby);
     gyre_wipe(lobby.key, sizeof lobby.key);

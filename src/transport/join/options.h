@@ -3,6 +3,7 @@
 #define GYRE_TRANSPORT_JOIN_OPTIONS_H
 
 #include "base/status.h"
+#include "transport/join/company.h"
 
 #include <stdbool.h>
 
@@ -25,6 +26,9 @@ struct gyre_join_options {
     uint8_t device[16];             /* UUID of this rank's CUDA device; zeros: none */
     uint64_t configuration;         /* hash of every setting that must be equal on all ranks */
     const char *configuration_text; /* NAME=VALUE words; those that differ are printed */
+    /* Ranks that have found each other: there is no rendezvous, and job->key is the members'. Its
+     * conversations are taken. NULL: ranks meet at the job's root. */
+    struct gyre_company *company;
 };
 
 /* GYRE_INVALID with its trouble for options out of range. */

@@ -296,11 +296,26 @@ static int hears_failure(struct gyre_joining *join, uint32_t rank, const struct 
     return story.echo ? 0 : status;
 }
 
+/* Takes the introduction of a rank that found this one without a rendezvous. */
+static int hears_introduction(struct gyre_joining *join, uint32_t rank,
+                              const struct gyre_record *record)
+{
+    static struct gyre_guest guest; /* as in admit_rank() */
+    if (!join->options->company || join->phase != GYRE_PHASE_GATHER ||
+        gyre_guest_read(&join->control[rank].talk, record, &guest) || answered(join->root, rank))
+        return GYRE_CORRUPT;
+    join->identity[rank] = guest.identity;
+    gyre_join_note_member(join, rank);
+    return join->root->count < join->joined->n ? 0 : send_roster(join);
+}
+
 static int hears(struct gyre_joining *join, uint32_t rank, const struct gyre_record *record)
 {
     struct gyre_root *root = join->root;
     if (record->kind == GYRE_JOIN_FAILURE)
         return hears_failure(join, rank, record);
+    if (record->kind == GYRE_JOIN_INTRODUCTION)
+        return hears_introduction(join, rank, record);
     bool expected = record->kind == GYRE_JOIN_REPORT
                         ? join->phase == GYRE_PHASE_PAIR || join->phase == GYRE_PHASE_PLAN
                         : record->kind == GYRE_JOIN_DONE && join->phase >= GYRE_PHASE_MESH;
@@ -419,6 +434,15 @@ static int open_place(struct gyre_joining *join, struct gyre_rendezvous *place)
     return gyre_rendezvous_open(&wish, place, join->trouble);
 }
 
+/* Opens the place where ranks meet, unless they have found each other already. */
+static int open_rendezvous(struct gyre_joining *join)
+{
+    if (join->options->company)
+        return 0;
+    int status = open_place(join, &join->root->place);
+    return status ? status : open_lobby(join, join->root);
+}
+
 int gyre_root_open(struct gyre_joining *join)
 {
     struct gyre_root *root = join->root = calloc(1, sizeof *root);
@@ -428,9 +452,7 @@ int gyre_root_open(struct gyre_joining *join)
     root->line_at = join->started + (first < FIRST_LINE ? first : FIRST_LINE);
     int status = make_matrix(join, root);
     if (!status)
-        status = open_place(join, &root->place);
-    if (!status)
-        status = open_lobby(join, root);
+        status = open_rendezvous(join);
     if (!status)
         answered(root, 0);
     return status;
