@@ -94,13 +94,15 @@ collectives/algorithms   base collectives/schedule
 collectives/schedule     base
 collectives/kernels      base device
 transport/domain         base base/machine device transport/watch transport/join transport/link
-                         transport/stream transport/memory transport/job transport/net
-                         transport/seal
+                         transport/members transport/stream transport/memory transport/job
+                         transport/net transport/seal
 transport/watch          base base/machine device transport/watch/detect transport/job/job.h
-                         transport/join/joined.h transport/memory transport/net
-                         transport/seal
+                         transport/join/joined.h transport/members transport/memory
+                         transport/net transport/seal
                          transport/stream/signature.h
 transport/watch/detect   base transport/join/joined.h transport/stream/signature.h
+transport/members        base transport/job/job.h transport/join/company.h
+                         transport/join/joined.h transport/net
 transport/join           base base/disk base/machine transport/job transport/net
 transport/link           base device transport/stream transport/memory transport/net/crypto.h
                          transport/seal

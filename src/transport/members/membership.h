@@ -1,0 +1,111 @@
+/* The agreement of members on who goes on: a state machine without I/O, clock or thread.
+ *
+ *     looks, hears, refused   ─┐                  ┌─▶ target(): the member to call
+ *     called, hung_up          ┼──▶ agreement ────┼─▶ looks_for(): members to dial
+ *     answered, tick          ─┘                  └─▶ outcome(): what became of it
+ *
+ * The lowest living member coordinates. All others call it. It dials those that have not called,
+ * so it learns which have ended (their hosts refuse connections), which are silent, and which live
+ * and are still on their way. When each member of the view completed last has called, has ended,
+ * has left or is silent, the coordinator writes the next view, with an epoch that is higher than
+ * all that any caller has seen. The view becomes real only when all its members have joined
+ * (transport/join). Where one of them dies meanwhile, all agree again.
+ *
+ *     Two views of one epoch. A member takes part in one view of an epoch at most, and a view is
+ *     completed by all its members or by none. So two completed views of one epoch have no member
+ *     in common.
+ *     Two halves. Members that have ended do not count. Of the others, those that called must be
+ *     more than those that are silent; of two equal halves the one with the lowest seat goes on.
+ *     So a network that falls apart leaves one part that goes on, at most.
+ *
+ * The same two rules forbid two completed views of one epoch altogether: each would have counted
+ * the other's members as silent. */
+#ifndef GYRE_TRANSPORT_MEMBERS_MEMBERSHIP_H
+#define GYRE_TRANSPORT_MEMBERS_MEMBERSHIP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gyre_membership;
+
+struct gyre_membership_options {
+    uint32_t n, seat;
+    uint32_t epoch, seen;     /* as in struct gyre_members */
+    const uint8_t *standing;  /* n */
+    const bool *suspected;    /* n: those said to be lost, who get less time to answer */
+    bool leaving;             /* this member says goodbye */
+    uint64_t dead_ns;         /* silence that counts; 0: none does */
+    uint64_t suspect_ns;      /* the same, of those suspected */
+    uint64_t limit_ns;        /* the whole agreement; 0: none */
+};
+
+/* What members tell each other. */
+struct gyre_statement {
+    uint32_t epoch, seen;
+    uint32_t coordinator; /* a seat; UINT32_MAX: the member takes part in no agreement */
+    bool leaving;
+    const uint8_t *standing; /* n, of `epoch` */
+};
+
+enum gyre_membership_outcome {
+    GYRE_MEMBERSHIP_OPEN,
+    GYRE_MEMBERSHIP_DECIDED,  /* this member coordinates and has written the view */
+    GYRE_MEMBERSHIP_TOLD,     /* the coordinator has sent the view */
+    GYRE_MEMBERSHIP_FENCED,   /* the others have gone on without this member */
+    GYRE_MEMBERSHIP_CUT_OFF,  /* too many members are silent */
+    GYRE_MEMBERSHIP_LATE,     /* the time is over, and members that live have not called */
+    GYRE_MEMBERSHIP_DESERTED  /* this member leaves, and nobody is left to tell */
+};
+
+int gyre_membership_create(const struct gyre_membership_options *options, uint64_t now,
+                          struct gyre_membership **agreement);
+void gyre_membership_destroy(struct gyre_membership *agreement); /* NULL allowed */
+
+/* -- what happens; `now` never runs backwards -------------------------------------------------- */
+
+/* This member dials that seat. From the first of these on its silence counts. */
+void gyre_membership_looks(struct gyre_membership *agreement, uint64_t now, uint32_t seat);
+
+/* The seat has given a sign of life. */
+void gyre_membership_hears(struct gyre_membership *agreement, uint64_t now, uint32_t seat);
+
+/* The seat's host refuses connections to its listener: the process has ended. */
+void gyre_membership_refused(struct gyre_membership *agreement, uint64_t now, uint32_t seat);
+
+/* The seat has called this member, and has hung up. */
+void gyre_membership_called(struct gyre_membership *agreement, uint64_t now, uint32_t seat,
+                           const struct gyre_statement *call);
+void gyre_membership_hung_up(struct gyre_membership *agreement, uint64_t now, uint32_t seat);
+
+/* The seat has answered this member's dial with how it stands, or with the next view. */
+void gyre_membership_answered(struct gyre_membership *agreement, uint64_t now, uint32_t seat,
+                             const struct gyre_statement *answer);
+void gyre_membership_view_came(struct gyre_membership *agreement, uint64_t now, uint32_t seat,
+                              const struct gyre_statement *view);
+
+/* The coordinator has said that too many members are silent. */
+void gyre_membership_cut_off(struct gyre_membership *agreement, uint32_t seat);
+
+/* Lets time pass, and decides. Call it after each event, and at least every 20 ms. */
+void gyre_membership_tick(struct gyre_membership *agreement, uint64_t now);
+
+/* -- what follows ------------------------------------------------------------------------------ */
+
+/* The seat that this member has to call; its own: it coordinates; n: nobody. */
+uint32_t gyre_membership_target(const struct gyre_membership *agreement);
+
+/* Whether this member has to dial the seat. */
+bool gyre_membership_looks_for(const struct gyre_membership *agreement, uint32_t seat);
+
+/* Whether the seat has called, and was not heard to hang up. */
+bool gyre_membership_has_called(const struct gyre_membership *agreement, uint32_t seat);
+
+/* Whether this member waits for the seat, which lives. */
+bool gyre_membership_awaits(const struct gyre_membership *agreement, uint32_t seat);
+
+enum gyre_membership_outcome gyre_membership_outcome(const struct gyre_membership *agreement);
+
+/* How this member stands; after an outcome DECIDED or TOLD, the new view. */
+struct gyre_statement gyre_membership_statement(const struct gyre_membership *agreement);
+
+#endif
