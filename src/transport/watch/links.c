@@ -146,7 +146,7 @@ int gyre_watch_start_proof(const struct gyre_watch *watch, struct gyre_handshake
     int status = gyre_random_bytes(nonce, sizeof nonce);
     return status != 0
                ? status
-               : gyre_handshake_start(shake, side, &claim, watch->is.joined->session_key, nonce);
+               : gyre_handshake_start(shake, side, &claim, watch->is.joined->members_key, nonce);
 }
 
 /* -- end --------------------------------------------------------------------------------------- */

@@ -51,6 +51,7 @@ static void publish_failure(struct gyre_watch *watch, const struct gyre_detector
     health->failure.status = record->status;
     snprintf(health->failure.text, sizeof health->failure.text, "%s", record->text);
     health->failed_rank = record->rank;
+    health->failed_at = gyre_wall_clock_ns();
     atomic_store_explicit(&health->status, record->status, memory_order_release);
     ring(&watch->is.bell);
     pthread_cond_broadcast(&watch->changed);
@@ -133,6 +134,7 @@ static void handle_death(struct gyre_watch *watch, uint32_t index)
     epoll_ctl(watch->poller, EPOLL_CTL_DEL, link->pidfd, NULL);
     link->pidfd = -1;
     gyre_detector_ended(watch->detector, gyre_now_ns(), index);
+    link->ended_at = gyre_wall_clock_ns();
     atomic_store_explicit(&link->ended, true, memory_order_release);
     pthread_cond_broadcast(&watch->changed);
 }

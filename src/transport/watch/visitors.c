@@ -2,10 +2,12 @@
  *
  *      listener ─▶ visitor ─▶ handshake ─▶ WELCOME ─▶ of a higher rank: the link goes on over it
  *                     │                            └▶ of a lower rank: this rank dials (redial.c)
- *                     └ whoever cannot prove the session's key, or is not in time, is hung up on
+ *                     └ whoever cannot prove the members' key, or is not in time, is hung up on
  *
- * The session's key is of this epoch and this run of the job. Both ends add a nonce of their own,
- * so nothing that was heard earlier proves anything, and each connection has keys of its own.
+ * The key is that of the job's members, so of this run of the job; the epoch stands in the claim.
+ * Both ends add a nonce of their own, so nothing that was heard earlier proves anything, and each
+ * connection has keys of its own. A member that agrees with others on who goes on
+ * (transport/members) is told how this one stands.
  *
  * A stranger costs one place of a table and is not answered. When the table is full, the visitor
  * that came first makes room: a rank needs a millisecond, and tries again.
@@ -13,6 +15,7 @@
  * Tested by tests/program/failures/watch_reset.c. */
 #include "transport/watch/inside.h"
 
+#include "transport/members/record.h"
 #include "transport/net/socket.h"
 #include "transport/net/talk.h"
 
@@ -71,6 +74,17 @@ void gyre_watch_admit_visitor(struct gyre_watch *watch)
         see_off(watch, visitor);
 }
 
+/* Tells a member that agrees with others how this one stands: it takes no part, or not yet. */
+static void answer_member(struct gyre_watch *watch, struct gyre_watch_visitor *visitor)
+{
+    const struct gyre_members *members = watch->is.members;
+    if (members) {
+        struct gyre_statement statement = gyre_members_statement(members);
+        (void)gyre_statement_say(&visitor->talk, GYRE_MEMBER_ANSWER, &statement, members->n);
+    }
+    see_off(watch, visitor);
+}
+
 /* Takes a visitor that has proven the key. */
 static void welcome(struct gyre_watch *watch, struct gyre_watch_visitor *visitor)
 {
@@ -100,10 +114,12 @@ void gyre_watch_hear_visitor(struct gyre_watch *watch, uint32_t place)
     struct gyre_watch_visitor *visitor = &watch->visitor[place];
     struct gyre_record record;
 
-    if (visitor->talk.fd < 0)
+    if (watch->visitor == NULL || visitor->talk.fd < 0)
         return;
     int status = gyre_talk_step(&visitor->talk, &record);
-    if (status == 0)
+    if (status == 0 && visitor->talk.shake.theirs.purpose == GYRE_PURPOSE_MEMBERS)
+        answer_member(watch, visitor);
+    else if (status == 0)
         welcome(watch, visitor);
     else if (status != GYRE_AGAIN || gyre_talk_pending(&visitor->talk))
         see_off(watch, visitor);
@@ -127,4 +143,5 @@ void gyre_watch_drop_visitors(struct gyre_watch *watch)
     for (uint32_t i = 0; watch->visitor != NULL && i < GYRE_WATCH_VISITORS; i++)
         gyre_talk_close(&watch->visitor[i].talk);
     free(watch->visitor);
+    watch->visitor = NULL;
 }

@@ -273,6 +273,18 @@ void gyre_watch_stop(struct gyre_watch *watch)
 
 /* -- any thread -------------------------------------------------------------------------------- */
 
+int gyre_watch_take_listener(struct gyre_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    int fd = watch->is.joined->listener;
+    if (fd >= 0)
+        epoll_ctl(watch->poller, EPOLL_CTL_DEL, fd, NULL);
+    watch->is.joined->listener = -1;
+    gyre_watch_drop_visitors(watch);
+    pthread_mutex_unlock(&watch->lock);
+    return fd;
+}
+
 void gyre_watch_report(struct gyre_watch *watch, int status, uint32_t rank, bool echo,
                        const char *text)
 {
@@ -328,6 +340,12 @@ void gyre_watch_refuse(struct gyre_watch *watch, struct gyre_activity *activity,
             memcpy(activity->refused.why + GYRE_WATCH_WHY_MAX - 4, "...", 4);
     }
     pthread_mutex_unlock(&watch->lock);
+}
+
+uint64_t gyre_watch_peer_ended_at(struct gyre_watch *watch, uint32_t peer)
+{
+    int index = gyre_detector_channel(watch->detector, peer);
+    return index >= 0 ? watch->link[index].ended_at : 0;
 }
 
 bool gyre_watch_peer_ended(struct gyre_watch *watch, uint32_t peer)

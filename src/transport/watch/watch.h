@@ -23,6 +23,7 @@
 #include "device/device.h"
 #include "transport/job/job.h"
 #include "transport/join/joined.h"
+#include "transport/members/members.h"
 #include "transport/seal/seal.h"
 #include "transport/watch/activity.h"
 
@@ -34,6 +35,7 @@ struct gyre_health {
     /* The first failure of the job, with the same words on every rank. */
     struct gyre_trouble failure;
     uint32_t failed_rank; /* the rank that failed; UINT32_MAX: none in particular */
+    uint64_t failed_at;   /* when this rank learned of it, CLOCK_REALTIME in nanoseconds */
 };
 
 /* The process's doorbell: a word on which sleepers wait by futex (shared), and an eventfd for
@@ -46,7 +48,8 @@ struct gyre_bell {
 struct gyre_watch_options {
     const struct gyre_job *job;
     struct gyre_joined *joined; /* borrowed, with its unix_fd, pidfd and control, until stop() */
-    int dead_time_ms;           /* 0: silence never counts as death */
+    const struct gyre_members *members; /* borrowed; for members that ask how this one stands */
+    int dead_time_ms;                   /* 0: silence never counts as death */
     /* Of an operation: then all ranks fail, and missing ranks are named. */
     int timeout_ms;
     struct gyre_activity *activity; /* the process's first */
@@ -71,6 +74,10 @@ uint64_t gyre_watch_part(struct gyre_watch *watch);
  * The wait ends at the time that part() returned, or else after the dead time. After a goodbye the
  * end of its sender is no failure. In a forked child the call only frees memory. NULL allowed. */
 void gyre_watch_stop(struct gyre_watch *watch);
+
+/* Gives the listener away. From now on nobody makes a connection to this watch, or is waited for to
+ * make one. -1: there is none. */
+int gyre_watch_take_listener(struct gyre_watch *watch);
 
 /* Tells the job of a failure seen or decided here. The first failure known to the tree wins.
  * Without `echo`, health->status is set and the failure has been sent to the peers before this call
@@ -144,5 +151,8 @@ const struct gyre_views *gyre_watch_views(const struct gyre_watch *watch);
 /* Whether the peer's process is known to have ended (pidfd), so that it cannot write any more. Any
  * thread. */
 bool gyre_watch_peer_ended(struct gyre_watch *watch, uint32_t peer);
+
+/* When this rank learned of that, CLOCK_REALTIME in nanoseconds. Any thread. */
+uint64_t gyre_watch_peer_ended_at(struct gyre_watch *watch, uint32_t peer);
 
 #endif
