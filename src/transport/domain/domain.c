@@ -122,12 +122,15 @@ static int join(struct gyre_domain *domain, const char *above, struct gyre_troub
                                         .port_low = settings->port_low,
                                         .port_high = settings->port_high,
                                         .configuration = hash_text(text),
-                                        .configuration_text = text};
+                                        .configuration_text = text,
+                                        .company = domain->company};
     memcpy(options.device, domain->cuda_identity.uuid, sizeof(options.device));
     int status = gyre_join(&domain->job, &options, &domain->joined, trouble);
-    if (!status)
-        gyre_domain_device_tell(domain);
-    return status;
+    domain->company = NULL;
+    if (status)
+        return status;
+    gyre_domain_device_tell(domain);
+    return gyre_domain_know_members(domain);
 }
 
 static int start_watch(struct gyre_domain *domain, struct gyre_trouble *trouble)
@@ -135,6 +138,7 @@ static int start_watch(struct gyre_domain *domain, struct gyre_trouble *trouble)
     struct gyre_watch_options options = {
         .job = &domain->job,
         .joined = domain->joined,
+        .members = domain->members,
         .dead_time_ms = (int)domain->settings.dead_time_ms,
         .timeout_ms = (int)domain->settings.timeout_ms,
         .activity = &domain->activity,
@@ -184,6 +188,17 @@ static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
                : gyre_domain_attach_remote(domain, trouble);
 }
 
+static int find_settings(struct gyre_domain *domain, const struct gyre_domain_options *options,
+                         struct gyre_trouble *trouble)
+{
+    if (!options->after)
+        return gyre_domain_settings_read(options->user, &domain->settings, trouble);
+    domain->settings = options->after->settings;
+    domain->members = gyre_members_hold(options->after->members);
+    domain->company = options->company;
+    return 0;
+}
+
 static int find_job(struct gyre_domain *domain, const struct gyre_domain_options *options,
                     struct gyre_trouble *trouble)
 {
@@ -196,7 +211,7 @@ static int find_job(struct gyre_domain *domain, const struct gyre_domain_options
         return gyre_trouble_set(
             trouble, GYRE_INVALID,
             "this process has a communicator already; gyre_finalize() it before gyre_init()");
-    if (!status && (first || options->job))
+    if (!status && !options->after && (first || options->job))
         gyre_log_identity(options->job ? job->first_here : job->rank,
                           options->job ? job->first_here + job->ranks_here - 1 : job->rank);
     return status;
@@ -211,7 +226,7 @@ int gyre_domain_prepare(const struct gyre_domain_options *options, struct gyre_d
     domain->eventfd = domain->cuda_device = -1;
     int status = gyre_domain_memory_init(domain);
     if (!status)
-        status = gyre_domain_settings_read(options->user, &domain->settings, trouble);
+        status = find_settings(domain, options, trouble);
     if (!status)
         status = find_job(domain, options, trouble);
     if (!status)
@@ -303,6 +318,7 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
     gyre_domain_memory_deinit(domain);
     gyre_domain_bell_deinit(domain);
     gyre_joined_destroy(domain->joined);
+    gyre_domain_forget_members(domain);
     explicit_bzero(&domain->job, sizeof(domain->job));
     strike(domain);
     free(domain);

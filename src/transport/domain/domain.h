@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "transport/join/company.h"
 #include "transport/watch/watch.h"
 
 struct gyre_domain;
@@ -20,6 +21,11 @@ struct gyre_domain_options {
     /* Of one of several ranks in this process; NULL: the job is discovered. */
     const struct gyre_job *job;
     const int *device; /* the CUDA device, -1: none; NULL: the domain chooses one */
+
+    /* Of an epoch that follows another: the domain of that one, whose settings and members it
+     * takes, and this rank's company, borrowed until meet() returns. NULL: a first epoch. */
+    const struct gyre_domain *after;
+    struct gyre_company *company;
 };
 
 /* Discovers the job and settles the device, without peers. On failure nothing is held, and *trouble
@@ -44,6 +50,35 @@ void gyre_domain_set_root(struct gyre_domain *domain, const char *host, uint16_t
  * 0, which calls this; *host and *port say where. Negative: none, and *trouble tells why. */
 int gyre_domain_listen(const struct gyre_domain *domain, char host[64], uint16_t *port,
                        struct gyre_trouble *trouble);
+
+/* -- the next epoch ---------------------------------------------------------------------------- */
+
+/* Has this rank's members agree on who goes on (transport/members/gather.h), and fills *company and
+ * *job for a domain of the next epoch. A rank that leaves gets no company: company->n is 0. The
+ * domain's listener is not the watch's any more. Its job has failed, or all ranks call this. */
+int gyre_domain_gather(struct gyre_domain *domain, bool leave, struct gyre_company *company,
+                       struct gyre_job *job, struct gyre_trouble *trouble);
+
+/* Hands this domain's listener and the memory that the program holds on to the domain of the next
+ * epoch, which has met. The memory is shared with that domain's peers; where it cannot be it is
+ * handed on all the same, and operations on it are staged. */
+void gyre_domain_bequeath(struct gyre_domain *domain, struct gyre_domain *next);
+
+/* A rank of this domain that is gone. */
+enum gyre_domain_fate {
+    GYRE_FATE_LIVES,
+    GYRE_FATE_ENDED,
+    GYRE_FATE_SILENT,
+    GYRE_FATE_LEFT,
+    GYRE_FATE_LOST /* not known yet which of these */
+};
+struct gyre_domain_loss {
+    enum gyre_domain_fate fate;
+    uint64_t since_ns; /* CLOCK_REALTIME, when this rank learned of it; 0: it lives */
+};
+
+/* How a rank is, as far as this rank knows: after gather(), what all that go on have agreed on. */
+struct gyre_domain_loss gyre_domain_loss_of(const struct gyre_domain *domain, uint32_t rank);
 
 /* Flushes the links, says goodbye, and frees everything. Blocks at most 1.5 times the dead time.
  * Returns the job's failure, which may be the loss of a rank that has not said goodbye. Both may be
@@ -133,6 +168,9 @@ int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, ui
                       struct gyre_trouble *trouble);
 int gyre_domain_unshare(struct gyre_domain *domain,
                         void *base); /* GYRE_INVALID: not from share() or keep() */
+
+/* Says that the memory is in the program's hands: it goes on to the next epoch. Any thread. */
+void gyre_domain_give(struct gyre_domain *domain, const void *base);
 
 /* Allocates host memory of this process that no peer maps, but into which links to other nodes can
  * write; NULL: no memory. Freed by unshare(). Any thread. */

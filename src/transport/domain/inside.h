@@ -1,6 +1,7 @@
 /* The inside of a domain, for its own files only. Each file uses those below it:
  *
  *     domain.c           prepare, meet, listen, close
+ *     epoch.c            from one epoch of a job to the next
  *     node.c             links to the peers of this node
  *     remote.c           links to the peers of other nodes
  *     wire.c             opening a wire of a driver
@@ -18,6 +19,7 @@
 #include "transport/domain/domain.h"
 #include "transport/link/links.h"
 #include "transport/memory/lookup.h"
+#include "transport/members/members.h"
 #include "transport/seal/seal.h"
 
 #include <pthread.h>
@@ -68,6 +70,9 @@ struct gyre_domain {
     struct gyre_domain *next; /* of this process's domains */
     struct gyre_job job;
     struct gyre_domain_settings settings;
+    struct gyre_company *company; /* for meet(); borrowed; NULL: ranks meet at the job's root */
+    struct gyre_members *members;
+    uint32_t *seat; /* of each rank, in members */
     struct gyre_joined *joined;
     struct gyre_links *links;
     struct gyre_watch *watch;
@@ -156,5 +161,15 @@ int gyre_domain_prove(struct gyre_domain *domain, struct gyre_trouble *trouble);
 /* Waits until a node peer's region of host memory `id` is mapped here. */
 int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t length,
                            void **view, struct gyre_trouble *trouble);
+
+/* Adds a region that another domain had, in the program's hands, and shares it. */
+int gyre_domain_adopt(struct gyre_domain *domain, const struct gyre_region *region,
+                      struct gyre_trouble *trouble);
+
+/* -- epoch.c ----------------------------------------------------------------------------------- */
+
+/* know: learns the members of a job that has joined, or that a view is completed. -ENOMEM. */
+int gyre_domain_know_members(struct gyre_domain *domain);
+void gyre_domain_forget_members(struct gyre_domain *domain);
 
 #endif

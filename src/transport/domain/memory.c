@@ -55,13 +55,29 @@ static int make_region(struct gyre_domain *domain, enum gyre_memory_kind kind, u
                             GYRE_SHARED_REGIONS_MAX);
 }
 
+/* Whether peers of this node may map memory of this rank. */
+static bool has_mappers(const struct gyre_domain *domain)
+{
+    return domain->watch && domain->joined->local_size > 1;
+}
+
+/* Offers a region in the table to the peers. */
+static int offer_region(struct gyre_domain *domain, uint32_t id, const struct gyre_region *region,
+                        enum gyre_share share, struct gyre_trouble *trouble)
+{
+    int status = gyre_watch_share(domain->watch, id, region, share, trouble);
+    if (!status)
+        gyre_lookup_mark_mapped(&domain->lookup, id, gyre_watch_copied(domain->watch, id));
+    return status;
+}
+
 int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, uint64_t length,
                       enum gyre_share share, void **base, uint32_t *id,
                       struct gyre_trouble *trouble)
 {
     struct gyre_shared made;
     struct gyre_trouble unproven = {0};
-    bool shares = domain->watch && domain->joined->local_size > 1;
+    bool shares = has_mappers(domain);
     *base = NULL;
     *id = 0;
     int status = shares && kind == GYRE_MEMORY_CUDA ? gyre_domain_prove(domain, &unproven) : 0;
@@ -75,13 +91,29 @@ int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, ui
         return 0;
     if (unproven.status)
         return gyre_trouble_set(trouble, unproven.status, "%s", unproven.text);
-    status = gyre_watch_share(domain->watch, made.id, &made.region, share, trouble);
-    if (!status) {
-        gyre_lookup_mark_mapped(&domain->lookup, made.id,
-                                gyre_watch_copied(domain->watch, made.id));
+    status = offer_region(domain, made.id, &made.region, share, trouble);
+    if (!status)
         *id = made.id;
-    }
     return status;
+}
+
+void gyre_domain_give(struct gyre_domain *domain, const void *base)
+{
+    gyre_lookup_give(&domain->lookup, base);
+}
+
+int gyre_domain_adopt(struct gyre_domain *domain, const struct gyre_region *region,
+                      struct gyre_trouble *trouble)
+{
+    uint32_t id = gyre_lookup_add(&domain->lookup, region);
+    if (!id)
+        return gyre_trouble_set(trouble, -ENOSPC, "%u shared regions are in use",
+                                GYRE_SHARED_REGIONS_MAX);
+    gyre_lookup_give(&domain->lookup, region->base);
+    if (!has_mappers(domain))
+        return 0;
+    int status = region->kind == GYRE_MEMORY_CUDA ? gyre_domain_prove(domain, trouble) : 0;
+    return status ? status : offer_region(domain, id, region, GYRE_SHARE_OPEN, trouble);
 }
 
 void *gyre_domain_keep(struct gyre_domain *domain, uint64_t length)

@@ -61,6 +61,26 @@ void gyre_lookup_mark_mapped(struct gyre_memory_lookup *lookup, uint32_t id, boo
     pthread_mutex_unlock(&lookup->lock);
 }
 
+void gyre_lookup_give(struct gyre_memory_lookup *lookup, const void *base)
+{
+    pthread_mutex_lock(&lookup->lock);
+    for (uint32_t i = 0; i < lookup->shared_used; i++)
+        if (lookup->shared[i].id && lookup->shared[i].region.base == base)
+            lookup->shared[i].given = true;
+    pthread_mutex_unlock(&lookup->lock);
+}
+
+void *gyre_lookup_first_given(struct gyre_memory_lookup *lookup)
+{
+    void *base = NULL;
+    pthread_mutex_lock(&lookup->lock);
+    for (uint32_t i = lookup->shared_used; i-- > 0;)
+        if (lookup->shared[i].id && lookup->shared[i].given)
+            base = lookup->shared[i].region.base;
+    pthread_mutex_unlock(&lookup->lock);
+    return base;
+}
+
 bool gyre_lookup_remove(struct gyre_memory_lookup *lookup, const void *base,
                         struct gyre_shared *removed)
 {

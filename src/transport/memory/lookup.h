@@ -34,6 +34,7 @@ struct gyre_shared {
     uint32_t id; /* 0: free */
     bool mapped; /* peers have it */
     bool copied; /* some peers only copy from it: none of their kernels reaches it */
+    bool given;  /* the program holds it */
 };
 
 /* Memory of the program that stays where it is until it is withdrawn. */
@@ -73,6 +74,11 @@ uint32_t gyre_lookup_add(struct gyre_memory_lookup *lookup, const struct gyre_re
 
 /* Says that peers have the region; copied: some of them only copy from it. */
 void gyre_lookup_mark_mapped(struct gyre_memory_lookup *lookup, uint32_t id, bool copied);
+
+/* Says that the program holds the region that begins at `base`; finds one that it holds. NULL: it
+ * holds none. */
+void gyre_lookup_give(struct gyre_memory_lookup *lookup, const void *base);
+void *gyre_lookup_first_given(struct gyre_memory_lookup *lookup);
 
 /* Takes out the region that begins at `base`. False: there is none. */
 bool gyre_lookup_remove(struct gyre_memory_lookup *lookup, const void *base,
