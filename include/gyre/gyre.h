@@ -283,6 +283,57 @@ GYRE_API int gyre_link_name(const struct gyre_comm *comm, int rank, char *text, 
  *   Threads:   any thread. */
 GYRE_API int gyre_abort(struct gyre_comm *comm, const char *reason);
 
+/* -- going on after a loss --------------------------------------------------------------------- */
+
+enum gyre_lost_reason {
+    GYRE_LOST_UNKNOWN = 0, /* named by the failure; gyre_shrink() finds out more */
+    GYRE_LOST_ENDED = 1,   /* its process has ended */
+    GYRE_LOST_SILENT = 2,  /* it does not answer: stopped, or its host or network is down */
+    GYRE_LOST_LEFT = 3     /* it left by gyre_shrink(comm, NULL) */
+};
+
+struct gyre_lost_rank {
+    int rank; /* of the communicator */
+    enum gyre_lost_reason reason;
+    uint64_t since_ns; /* when this process learned of it, in nanoseconds since 1970 */
+    int pid;
+    char host[64];
+};
+
+/* Says which ranks are gone, as far as this rank knows: writes at most `room` of them to losses[],
+ * lowest rank first, and how many there are to *count (may be NULL). After gyre_shrink() they are
+ * those on which all that go on have agreed.
+ *   Blocks:    never.
+ *   Returns:   GYRE_OK while nothing has failed; the communicator's failure, with which every call
+ *              on it returns; GYRE_INVALID.
+ *   Threads:   any thread. */
+GYRE_API int gyre_failure(struct gyre_comm *comm, struct gyre_lost_rank *losses, int room,
+                          int *count);
+
+/* Makes a communicator of the ranks that are left, after a failure or because some want to leave.
+ * Every living rank calls this, on the communicator of gyre_init() or of an earlier gyre_shrink().
+ * All agree who is gone, whatever else dies meanwhile; ranks keep their order and are numbered
+ * anew. A rank that gives NULL for `smaller` leaves, and the others go on without it.
+ *
+ * Memory from gyre_alloc() goes over to the smaller communicator, at its address. Parts made by
+ * gyre_split() do not: split again. `comm` is over: gyre_error(), gyre_failure() and
+ * gyre_finalize() are all that is left to call on it, the last at any time.
+ *
+ * A rank that the others took for lost and that comes back is told so here, and cannot touch their
+ * memory or connections. Where ranks are silent and not known to have ended, more than half of
+ * those that are not known to have ended must call, or the half with the lowest rank: so a network
+ * that falls apart never leaves two jobs.
+ *   Blocks:    until every living rank has called it, at most for the limit of one operation
+ *              (options.timeout_ms); dead ranks are found out at once, silent ones within the dead
+ *              time.
+ *   Ownership: the caller ends *smaller by gyre_finalize(), and `comm` too.
+ *   Errors:    GYRE_PEER_LOST (the others have gone on without this rank, or too many are silent),
+ *              GYRE_TIMED_OUT (a rank that lives has not called), GYRE_MISMATCH (nothing had
+ *              failed, and a rank called something else), GYRE_INVALID, -ENOMEM, -errno. Then
+ *              *smaller is NULL.
+ *   Threads:   one thread. */
+GYRE_API int gyre_shrink(struct gyre_comm *comm, struct gyre_comm **smaller);
+
 /* The full story of the communicator's first failure: what, which value, which rank and host, what
  * to do. "" if none. With NULL: why this thread's last gyre_init() or gyre_finalize() (or other
  * call without a communicator) failed.

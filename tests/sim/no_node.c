@@ -110,6 +110,12 @@ int gyre_domain_unshare(struct gyre_domain *domain, void *base)
     return GYRE_INVALID;
 }
 
+void gyre_domain_give(struct gyre_domain *domain, const void *base)
+{
+    (void)domain;
+    (void)base;
+}
+
 void *gyre_domain_keep(struct gyre_domain *domain, uint64_t length)
 {
     (void)domain;
@@ -180,6 +186,31 @@ int gyre_domain_detach(struct gyre_domain *domain, uint32_t id)
     (void)domain;
     (void)id;
     return 0;
+}
+
+/* -- no epoch follows -------------------------------------------------------------------------- */
+
+int gyre_domain_gather(struct gyre_domain *domain, bool leave, struct gyre_company *company,
+                       struct gyre_job *job, struct gyre_trouble *trouble)
+{
+    (void)domain;
+    (void)leave;
+    (void)company;
+    (void)job;
+    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "simulated members do not agree here");
+}
+
+void gyre_domain_bequeath(struct gyre_domain *domain, struct gyre_domain *next)
+{
+    (void)domain;
+    (void)next;
+}
+
+struct gyre_domain_loss gyre_domain_loss_of(const struct gyre_domain *domain, uint32_t rank)
+{
+    (void)domain;
+    (void)rank;
+    return (struct gyre_domain_loss){GYRE_FATE_LIVES, 0};
 }
 
 /* -- no helper --------------------------------------------------------------------------------- */

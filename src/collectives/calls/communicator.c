@@ -4,6 +4,7 @@
 #include "collectives/comm/progress.h"
 #include "collectives/group/group.h"
 #include "collectives/lifecycle/process_ranks.h"
+#include "collectives/lifecycle/shrink.h"
 #include "collectives/lifecycle/split.h"
 #include "collectives/lifecycle/world.h"
 
@@ -126,6 +127,53 @@ int gyre_abort(struct gyre_comm *comm, const char *reason)
     int fine = 0;
     atomic_compare_exchange_strong(&comm->progress->failed, &fine, GYRE_ABORTED);
     return 0;
+}
+
+int gyre_failure(struct gyre_comm *comm, struct gyre_lost_rank *losses, int room, int *count)
+{
+    int found;
+    if (!comm || room < 0 || (room && !losses))
+        return gyre_trouble_set(gyre_thread_trouble(), GYRE_INVALID,
+                                "gyre_failure: expected a communicator and, for %d losses, an "
+                                "array",
+                                room);
+    if (gyre_domain_forked(comm->domain))
+        return GYRE_FORKED;
+    return gyre_comm_losses(comm, losses, room, count ? count : &found);
+}
+
+/* Refuses what cannot be shrunk. */
+static int check_shrink(struct gyre_comm *comm)
+{
+    if (!comm || gyre_domain_forked(comm->domain))
+        return gyre_comm_check(comm, "gyre_shrink");
+    if (comm->id)
+        return gyre_refuse("gyre_shrink: the communicator is a part, made by gyre_split(): shrink "
+                           "the one from gyre_init(), and split the smaller one");
+    if (comm->progress->ranks)
+        return gyre_refuse("gyre_shrink: the communicator is from gyre_init_in_process(), whose "
+                           "ranks cannot go on without each other");
+    if (comm->group.depth)
+        return gyre_refuse("gyre_shrink: a group is open on the communicator; gyre_group_end() it");
+    return comm->progress->superseded
+               ? gyre_refuse("gyre_shrink: the communicator was shrunk before; shrink the smaller "
+                             "one")
+               : 0;
+}
+
+int gyre_shrink(struct gyre_comm *comm, struct gyre_comm **smaller)
+{
+    struct gyre_trouble story = {0}, *trouble = gyre_thread_trouble();
+    if (smaller)
+        *smaller = NULL;
+    int status = check_shrink(comm);
+    if (status)
+        return status;
+    status = gyre_world_shrink(comm, !smaller, smaller, &story);
+    if (status)
+        gyre_trouble_set(&story, status, "gyre_shrink: %s", gyre_status_name(status));
+    *trouble = story;
+    return status;
 }
 
 const char *gyre_error(const struct gyre_comm *comm)

@@ -25,6 +25,7 @@ static int alloc_memory(struct gyre_comm *comm, const char *call, enum gyre_memo
     if (status)
         gyre_log(GYRE_LOG_INFO, "%s: %zu bytes stay with this rank: %s", call, bytes,
                  trouble->text);
+    gyre_domain_give(comm->domain, base);
     *memory = base;
     return 0;
 }

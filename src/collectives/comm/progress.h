@@ -37,6 +37,7 @@ struct gyre_progress_engine {
     _Atomic int failed;               /* status of every call on every communicator from now on */
     struct gyre_trouble trouble;      /* of a world of 1; otherwise the domain's health */
     bool fault_told;
+    bool superseded;  /* ended by gyre_shrink(), which is no failure */
     bool helping;     /* the helper drives: no thread of the application waits */
     uint64_t moves;   /* turns in which something moved */
     uint64_t carried; /* by the links, at the last look */

@@ -116,7 +116,8 @@ int gyre_world_create(const struct gyre_domain_options *options, struct gyre_com
         gyre_world_free(comm, NULL);
         return status;
     }
-    tell_strangers(gyre_domain_job(comm->domain));
+    if (!options->after)
+        tell_strangers(gyre_domain_job(comm->domain));
     *out = comm;
     return 0;
 }
@@ -178,7 +179,8 @@ int gyre_world_end(struct gyre_comm *world, struct gyre_trouble *trouble)
 {
     finish_all(world);
     gyre_helper_stop(world->progress);
+    const bool superseded = world->progress->superseded;
     int failed = atomic_load(&world->progress->failed);
     int status = gyre_world_free(world, trouble);
-    return failed ? failed : status;
+    return superseded ? 0 : failed ? failed : status;
 }
