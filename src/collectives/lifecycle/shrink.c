@@ -23,16 +23,16 @@
 
 /* -- the old epoch ----------------------------------------------------------------------------- */
 
-/* Ends a whole epoch for all its ranks, because they go on in another one. */
-static void end_old_epoch(struct gyre_comm *world)
+static const char ended_by_shrink[] =
+    "gyre_shrink() has ended this communicator; use the smaller one";
+
+/* Ends the watches of an epoch that had not failed, so that nobody waits for goodbyes. All its
+ * ranks have called. */
+static void end_old_epoch(const struct gyre_comm *world)
 {
     struct gyre_watch *watch = gyre_domain_watch(world->domain);
-    static const char why[] = "gyre_shrink() has ended this communicator; use the smaller one";
-    world->progress->superseded = true;
-    if (watch)
-        gyre_watch_report(watch, GYRE_ABORTED, UINT32_MAX, false, why);
-    else
-        gyre_trouble_set(&world->progress->trouble, GYRE_ABORTED, "%s", why);
+    if (watch && world->progress->superseded)
+        gyre_watch_report(watch, GYRE_ABORTED, UINT32_MAX, false, ended_by_shrink);
 }
 
 /* Has all ranks say that they are here. A loss on the way is no failure: the rest goes on. */
@@ -44,9 +44,10 @@ static int agree_to_shrink(struct gyre_comm *world, struct gyre_trouble *trouble
         .input.address = here,
         .output.address = here};
     int status = gyre_comm_run(world, &request);
-    if (!status)
-        end_old_epoch(world);
-    else if (status != GYRE_PEER_LOST)
+    if (!status) {
+        world->progress->superseded = true;
+        gyre_trouble_set(&world->progress->trouble, GYRE_ABORTED, "%s", ended_by_shrink);
+    } else if (status != GYRE_PEER_LOST)
         gyre_world_status(world, trouble);
     return status == GYRE_PEER_LOST ? 0 : status;
 }
@@ -85,6 +86,8 @@ static int try_epoch(struct gyre_comm *old, bool leave, struct gyre_comm **made,
     struct gyre_job job;
     *trouble = (struct gyre_trouble){0};
     int status = gyre_domain_gather(old->domain, leave, &company, &job, trouble);
+    if (!status)
+        end_old_epoch(old);
     if (status || leave)
         return status;
     status = open_epoch(old, &company, &job, made, trouble);
@@ -92,8 +95,10 @@ static int try_epoch(struct gyre_comm *old, bool leave, struct gyre_comm **made,
     gyre_wipe(&job, sizeof job);
     if (status != GYRE_PEER_LOST && status != GYRE_TIMED_OUT)
         return status;
-    gyre_log(GYRE_LOG_INFO, "gyre_shrink(): epoch %u was not completed, and the ranks that are "
-             "left try again: %s", (unsigned)job.epoch, trouble->text);
+    gyre_log(GYRE_LOG_INFO,
+             "gyre_shrink(): epoch %u was not completed, and the ranks that are "
+             "left try again: %s",
+             (unsigned)job.epoch, trouble->text);
     return GYRE_AGAIN;
 }
 
@@ -136,9 +141,9 @@ static void describe_loss(const struct gyre_comm *comm, uint32_t rank,
     const struct gyre_member *member =
         &gyre_domain_joined(comm->domain)->member[gyre_comm_world(comm, rank)];
     *loss = (struct gyre_lost_rank){.rank = (int)rank,
-                               .reason = reason[found->fate],
-                               .since_ns = found->since_ns,
-                               .pid = member->pid};
+                                    .reason = reason[found->fate],
+                                    .since_ns = found->since_ns,
+                                    .pid = member->pid};
     snprintf(loss->host, sizeof loss->host, "%s", member->host);
 }
 

@@ -116,14 +116,13 @@ int gyre_domain_gather(struct gyre_domain *domain, bool leave, struct gyre_compa
         return gyre_trouble_set(trouble, -ENOMEM, "no memory to gather %u ranks",
                                 domain->members->n);
     take_listener(domain);
-    const struct gyre_gather_options options = {
-        .members = domain->members,
-        .job = &domain->job,
-        .listener = domain->joined->listener,
-        .suspected = suspected,
-        .leaving = leave,
-        .dead_time_ms = (int)domain->settings.dead_time_ms,
-        .limit_ms = (int)domain->settings.timeout_ms};
+    const struct gyre_gather_options options = {.members = domain->members,
+                                                .job = &domain->job,
+                                                .listener = domain->joined->listener,
+                                                .suspected = suspected,
+                                                .leaving = leave,
+                                                .dead_time_ms = (int)domain->settings.dead_time_ms,
+                                                .limit_ms = (int)domain->settings.timeout_ms};
     int status = gyre_members_gather(&options, company, trouble);
     free(suspected);
     if (!status && domain->members->seen > UINT16_MAX) {

@@ -31,11 +31,11 @@ enum { SPARE = 16, TICK_MS = 20 };
 
 #define FIRST_PAUSE GYRE_MS
 #define MOST_PAUSE  (20 * GYRE_MS)
-#define ATTEMPT     (2 * GYRE_SECOND)   /* after which a dial that brought nothing is made anew */
-#define STRANGER    (5 * GYRE_SECOND)   /* that a guest may take to prove the key */
-#define SUSPECT     (250 * GYRE_MS)     /* that a suspected member has to answer */
-#define FIRST_LINE  (10 * GYRE_SECOND)  /* before those are named that have not called */
-#define LAST_WORDS  (100 * GYRE_MS)     /* for members that leave, to be told */
+#define ATTEMPT     (2 * GYRE_SECOND)  /* after which a dial that brought nothing is made anew */
+#define STRANGER    (5 * GYRE_SECOND)  /* that a guest may take to prove the key */
+#define SUSPECT     (250 * GYRE_MS)    /* that a suspected member has to answer */
+#define FIRST_LINE  (10 * GYRE_SECOND) /* before those are named that have not called */
+#define LAST_WORDS  (100 * GYRE_MS)    /* for members that leave, to be told */
 #define NOBODY      UINT32_MAX
 
 struct member_guest {
@@ -59,8 +59,8 @@ struct member_gathering {
     uint64_t now, beat_at, line_at;
     uint32_t n, guests;
     struct member_guest *guest;
-    struct member_dial *dial;   /* n */
-    struct pollfd *wait; /* listener, guests, dials */
+    struct member_dial *dial; /* n */
+    struct pollfd *wait;      /* listener, guests, dials */
 };
 
 static int start_proof(const struct member_gathering *gather, struct gyre_handshake *shake,
@@ -461,8 +461,7 @@ static void keep_callers(struct member_gathering *gather, struct gyre_company *c
     const uint8_t *next = gather->members->next;
     for (uint32_t i = 0; i < gather->guests; i++) {
         struct member_guest *guest = &gather->guest[i];
-        uint32_t rank =
-            guest->calls ? gyre_members_rank(next, gather->n, guest->seat) : UINT32_MAX;
+        uint32_t rank = guest->calls ? gyre_members_rank(next, gather->n, guest->seat) : UINT32_MAX;
         if (rank < company->n)
             keep_talk(company, rank, &guest->talk);
     }
@@ -530,17 +529,16 @@ static int open_gathering(struct member_gathering *gather)
 {
     const struct gyre_gather_options *is = gather->is;
     struct gyre_members *members = gather->members;
-    const struct gyre_membership_options options = {
-        .n = members->n,
-        .seat = members->seat,
-        .epoch = members->epoch,
-        .seen = members->seen,
-        .standing = members->standing,
-        .suspected = is->suspected,
-        .leaving = is->leaving,
-        .dead_ns = (uint64_t)is->dead_time_ms * GYRE_MS,
-        .suspect_ns = is->dead_time_ms ? SUSPECT : 0,
-        .limit_ns = (uint64_t)is->limit_ms * GYRE_MS};
+    const struct gyre_membership_options options = {.n = members->n,
+                                                    .seat = members->seat,
+                                                    .epoch = members->epoch,
+                                                    .seen = members->seen,
+                                                    .standing = members->standing,
+                                                    .suspected = is->suspected,
+                                                    .leaving = is->leaving,
+                                                    .dead_ns = (uint64_t)is->dead_time_ms * GYRE_MS,
+                                                    .suspect_ns = is->dead_time_ms ? SUSPECT : 0,
+                                                    .limit_ns = (uint64_t)is->limit_ms * GYRE_MS};
     gather->n = members->n;
     gather->guests = members->n + SPARE;
     gather->guest = calloc(gather->guests, sizeof *gather->guest);

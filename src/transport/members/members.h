@@ -39,7 +39,7 @@ struct gyre_members {
     uint8_t *standing;           /* n: that view, of enum gyre_standing */
     uint8_t *next;               /* n: the view of epoch `seen`, as agreed and not yet completed */
     int users;
-    struct gyre_seat *at;        /* n */
+    struct gyre_seat *at; /* n */
 };
 
 /* Makes the members of a first epoch, with one user. NULL: no memory. */

@@ -40,7 +40,7 @@ struct gyre_membership {
 };
 
 int gyre_membership_create(const struct gyre_membership_options *options, uint64_t now,
-                          struct gyre_membership **agreement)
+                           struct gyre_membership **agreement)
 {
     struct gyre_membership *made = calloc(1, sizeof *made);
     if (!made)
@@ -190,7 +190,7 @@ void gyre_membership_refused(struct gyre_membership *agreement, uint64_t now, ui
 }
 
 void gyre_membership_called(struct gyre_membership *agreement, uint64_t now, uint32_t seat,
-                           const struct gyre_statement *call)
+                            const struct gyre_statement *call)
 {
     set_agreement_clock(agreement, now);
     note_life(agreement, seat);
@@ -207,7 +207,7 @@ void gyre_membership_hung_up(struct gyre_membership *agreement, uint64_t now, ui
 
 /* A member that says who coordinates knows that the coordinator lives. */
 void gyre_membership_answered(struct gyre_membership *agreement, uint64_t now, uint32_t seat,
-                             const struct gyre_statement *answer)
+                              const struct gyre_statement *answer)
 {
     set_agreement_clock(agreement, now);
     note_life(agreement, seat);
@@ -219,7 +219,7 @@ void gyre_membership_answered(struct gyre_membership *agreement, uint64_t now, u
 }
 
 void gyre_membership_view_came(struct gyre_membership *agreement, uint64_t now, uint32_t seat,
-                              const struct gyre_statement *view)
+                               const struct gyre_statement *view)
 {
     set_agreement_clock(agreement, now);
     note_life(agreement, seat);
@@ -261,8 +261,7 @@ uint32_t gyre_membership_target(const struct gyre_membership *agreement)
 {
     const struct gyre_membership_options *is = &agreement->is;
     for (uint32_t seat = 0; seat < is->n; seat++) {
-        bool lives =
-            agreement->at[seat].state == AWAITED || agreement->at[seat].state == CALLED;
+        bool lives = agreement->at[seat].state == AWAITED || agreement->at[seat].state == CALLED;
         if (seat == is->seat ? !is->leaving : is_other_member(agreement, seat) && lives)
             return seat;
     }

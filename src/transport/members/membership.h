@@ -30,13 +30,13 @@ struct gyre_membership;
 
 struct gyre_membership_options {
     uint32_t n, seat;
-    uint32_t epoch, seen;     /* as in struct gyre_members */
-    const uint8_t *standing;  /* n */
-    const bool *suspected;    /* n: those said to be lost, who get less time to answer */
-    bool leaving;             /* this member says goodbye */
-    uint64_t dead_ns;         /* silence that counts; 0: none does */
-    uint64_t suspect_ns;      /* the same, of those suspected */
-    uint64_t limit_ns;        /* the whole agreement; 0: none */
+    uint32_t epoch, seen;    /* as in struct gyre_members */
+    const uint8_t *standing; /* n */
+    const bool *suspected;   /* n: those said to be lost, who get less time to answer */
+    bool leaving;            /* this member says goodbye */
+    uint64_t dead_ns;        /* silence that counts; 0: none does */
+    uint64_t suspect_ns;     /* the same, of those suspected */
+    uint64_t limit_ns;       /* the whole agreement; 0: none */
 };
 
 /* What members tell each other. */
@@ -49,16 +49,16 @@ struct gyre_statement {
 
 enum gyre_membership_outcome {
     GYRE_MEMBERSHIP_OPEN,
-    GYRE_MEMBERSHIP_DECIDED,  /* this member coordinates and has written the view */
-    GYRE_MEMBERSHIP_TOLD,     /* the coordinator has sent the view */
-    GYRE_MEMBERSHIP_FENCED,   /* the others have gone on without this member */
-    GYRE_MEMBERSHIP_CUT_OFF,  /* too many members are silent */
-    GYRE_MEMBERSHIP_LATE,     /* the time is over, and members that live have not called */
-    GYRE_MEMBERSHIP_DESERTED  /* this member leaves, and nobody is left to tell */
+    GYRE_MEMBERSHIP_DECIDED, /* this member coordinates and has written the view */
+    GYRE_MEMBERSHIP_TOLD,    /* the coordinator has sent the view */
+    GYRE_MEMBERSHIP_FENCED,  /* the others have gone on without this member */
+    GYRE_MEMBERSHIP_CUT_OFF, /* too many members are silent */
+    GYRE_MEMBERSHIP_LATE,    /* the time is over, and members that live have not called */
+    GYRE_MEMBERSHIP_DESERTED /* this member leaves, and nobody is left to tell */
 };
 
 int gyre_membership_create(const struct gyre_membership_options *options, uint64_t now,
-                          struct gyre_membership **agreement);
+                           struct gyre_membership **agreement);
 void gyre_membership_destroy(struct gyre_membership *agreement); /* NULL allowed */
 
 /* -- what happens; `now` never runs backwards -------------------------------------------------- */
@@ -74,14 +74,14 @@ void gyre_membership_refused(struct gyre_membership *agreement, uint64_t now, ui
 
 /* The seat has called this member, and has hung up. */
 void gyre_membership_called(struct gyre_membership *agreement, uint64_t now, uint32_t seat,
-                           const struct gyre_statement *call);
+                            const struct gyre_statement *call);
 void gyre_membership_hung_up(struct gyre_membership *agreement, uint64_t now, uint32_t seat);
 
 /* The seat has answered this member's dial with how it stands, or with the next view. */
 void gyre_membership_answered(struct gyre_membership *agreement, uint64_t now, uint32_t seat,
-                             const struct gyre_statement *answer);
+                              const struct gyre_statement *answer);
 void gyre_membership_view_came(struct gyre_membership *agreement, uint64_t now, uint32_t seat,
-                              const struct gyre_statement *view);
+                               const struct gyre_statement *view);
 
 /* The coordinator has said that too many members are silent. */
 void gyre_membership_cut_off(struct gyre_membership *agreement, uint32_t seat);

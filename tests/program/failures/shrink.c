@@ -15,8 +15,8 @@
 
 /* What a test asks of the ranks, and what they found. */
 struct plan {
-    uint64_t victims;  /* killed at once, when all have begun */
-    bool one_by_one;   /* victims are killed in order, each after a shrink */
+    uint64_t victims; /* killed at once, when all have begun */
+    bool one_by_one;  /* victims are killed in order, each after a shrink */
     int dead_ms;
 };
 
@@ -209,12 +209,153 @@ static void one_after_the_other(void **state)
     expect_all_well(&rig, plan.victims);
 }
 
+/* -- members that leave, or call something else ------------------------------------------------ */
+
+/* Odd ranks leave, all others go on. */
+static int leave_or_stay(struct gyre_comm *comm, struct rig *rig)
+{
+    static int64_t data[COUNT];
+    struct gyre_comm *smaller = NULL;
+    int64_t who;
+    int me = gyre_rank(comm), stays = me % 2 == 0;
+    int lost = -1;
+    if (sum_bits(comm, data, me, &who))
+        return wrong(comm, "the first sum failed");
+    if (gyre_shrink(comm, stays ? &smaller : NULL))
+        return wrong(NULL, "nobody was lost, and gyre_shrink() failed");
+    if (stays && (sum_bits(smaller, data, me, &who) || who != 0x15))
+        return wrong(smaller, "others took part");
+    if (stays && (gyre_failure(comm, NULL, 0, &lost) != GYRE_ABORTED || lost != 2))
+        return wrong(comm, "who left is not told");
+    if (gyre_barrier(comm) != GYRE_ABORTED)
+        return wrong(comm, "the old communicator still works");
+    if (gyre_finalize(comm))
+        return wrong(NULL, "the end of the old communicator is called a failure");
+    return gyre_finalize(smaller);
+}
+
+static void ranks_may_leave(void **state)
+{
+    assert_int_equal(rig_run_everywhere(5, leave_or_stay), 0);
+}
+
+/* Rank 1 sums where the others shrink; or it ends. */
+static int shrink_or_sum(struct gyre_comm *comm, struct rig *rig)
+{
+    static int64_t data[COUNT];
+    struct gyre_comm *smaller = NULL;
+    int64_t who;
+    uint64_t since = rig_now();
+    int me = gyre_rank(comm);
+    int status = me == 1 ? sum_bits(comm, data, me, &who) : gyre_shrink(comm, &smaller);
+    rig_note(rig, comm, status, since);
+    gyre_finalize(comm);
+    return status == GYRE_MISMATCH && !smaller ? 0 : 1;
+}
+
+static void a_rank_that_calls_something_else_is_told(void **state)
+{
+    assert_int_equal(rig_run_everywhere(3, shrink_or_sum), 0);
+}
+
+/* After a loss rank 1 ends by itself, and the others go on without it. */
+static int shrink_or_end(struct gyre_comm *comm, struct rig *rig)
+{
+    static int64_t data[COUNT];
+    struct gyre_comm *smaller = NULL;
+    int64_t who;
+    int me = gyre_rank(comm);
+    if (sum_until_loss(comm, rig, data, me) != GYRE_PEER_LOST)
+        return wrong(comm, "another failure");
+    if (me == 1) {
+        gyre_finalize(comm);
+        return 0;
+    }
+    if (gyre_shrink(comm, &smaller))
+        return wrong(NULL, "gyre_shrink() failed");
+    if (sum_bits(smaller, data, me, &who) || who != 0x9)
+        return wrong(smaller, "others took part");
+    gyre_finalize(comm);
+    return gyre_finalize(smaller);
+}
+
+static void a_rank_that_ends_is_not_waited_for(void **state)
+{
+    static const char *const transports[] = {"shm", "tcp"};
+    for (int i = 0; i < 2; i++) {
+        struct rig rig = {.n = 4, .transport = transports[i], .body = shrink_or_end};
+        rig_start(&rig);
+        reach(&rig, 0xf, 3);
+        kill_all(&rig, 0x4);
+        expect_all_well(&rig, 0x4);
+    }
+}
+
+/* -- a rank that was only thought dead --------------------------------------------------------- */
+
+/* The rank that was stopped learns that the others have gone on. */
+static int outlive_a_stop(struct gyre_comm *comm, struct rig *rig)
+{
+    struct gyre_comm *smaller;
+    void *memory;
+    int64_t who;
+    int me = gyre_rank(comm);
+    if (gyre_alloc(comm, COUNT * sizeof(int64_t), &memory))
+        return wrong(comm, "no memory");
+    if (sum_until_loss(comm, rig, memory, me) != GYRE_PEER_LOST)
+        return wrong(comm, "another failure");
+    int status = gyre_shrink(comm, &smaller);
+    if (me == 1) {
+        snprintf(rig->shared->error[me], sizeof rig->shared->error[me], "%s", gyre_error(NULL));
+        gyre_finalize(comm);
+        return status == GYRE_PEER_LOST ? 0 : 1;
+    }
+    if (status)
+        return wrong(NULL, "gyre_shrink() failed");
+    if (!lost_are(comm, 0x2, GYRE_LOST_SILENT))
+        return wrong(comm, "gyre_failure() tells other losses");
+    rig->shared->ready++;
+    for (int32_t over = 0; !over;) { /* until the other rank has come back and has been told */
+        over = rig->shared->flag;
+        status = sum_bits(smaller, memory, me, &who);
+        if (status || who != 0x5 || gyre_broadcast(smaller, &over, &over, 1, GYRE_I32, 0))
+            return wrong(smaller, "others took part");
+    }
+    gyre_finalize(comm);
+    return gyre_finalize(smaller);
+}
+
+static void who_was_thought_dead_is_fenced(void **state)
+{
+    static const char *const transports[] = {"shm", "tcp"};
+    for (int i = 0; i < 2; i++) {
+        struct rig rig = {
+            .n = 3, .transport = transports[i], .dead_ms = 1000, .body = outlive_a_stop};
+        rig_start(&rig);
+        reach(&rig, 0x7, 3);
+        rig_stop(&rig, 1);
+        rig_until(&rig.shared->ready, 2);
+        kill(rig.pid[1], SIGCONT);
+        while (!rig.shared->error[1][0])
+            usleep(1000);
+        print_message("  %s\n", rig.shared->error[1]);
+        rig.shared->flag = 1;
+        assert_int_equal(rig_wait(&rig, 60, 0), 0);
+        assert_non_null(strstr(rig.shared->error[1], "have gone on without rank 1"));
+        munmap(rig.shared, sizeof *rig.shared);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_is_lost),
         cmocka_unit_test(several_are_lost),
         cmocka_unit_test(one_after_the_other),
+        cmocka_unit_test(ranks_may_leave),
+        cmocka_unit_test(a_rank_that_calls_something_else_is_told),
+        cmocka_unit_test(a_rank_that_ends_is_not_waited_for),
+        cmocka_unit_test(who_was_thought_dead_is_fenced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
