@@ -151,6 +151,24 @@ GYRE_API int gyre_ddp_create(struct gyre_ddp **ddp, struct gyre_comm *comm,
                              const struct gyre_ddp_parameter *parameter, int parameters,
                              const struct gyre_ddp_options *options);
 
+/* Goes on with the ranks of another communicator, such as gyre_shrink() has made after a loss. The
+ * step that did not end is forgotten on all ranks. Of the ranks' values and buffers those of the
+ * rank that has completed most steps are given to all: ranks that were told of a loss differ by one
+ * step at most, and a step that any of them has completed has all ranks' samples. *from (may be
+ * NULL) is that rank. Whoever had completed fewer steps, or is new, brings the rest of its state
+ * from there (optimiser, position in the data); gyre_ddp_result()->number is the number of steps
+ * that are completed now.
+ *
+ * A rank calls this after the update of the last step that gyre_ddp_wait() has ended. Ranks that
+ * come new call gyre_ddp_create() meanwhile. As after create, addresses of gradients change now,
+ * and may once more in the wait of the first step; what a shorter type on the way has lost so far
+ * is forgotten. Buffers are those of create, which must still be there.
+ *   Blocks:    until every rank of `comm` has called it.
+ *   Ownership: call it before the former communicator ends.
+ *   Errors:    GYRE_INVALID (a sharded engine: values of the lost rank are lost), as
+ *              gyre_ddp_create(). */
+GYRE_API int gyre_ddp_regroup(struct gyre_ddp *ddp, struct gyre_comm *comm, int *from);
+
 /* Frees the engine; started reductions are waited for. NULL is allowed. Not collective. */
 GYRE_API void gyre_ddp_destroy(struct gyre_ddp *ddp);
 

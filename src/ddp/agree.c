@@ -39,21 +39,19 @@ static void put_hook(struct gyre_lines *lines, const struct gyre_ddp_hook *hook)
                        hook->length ? "by a function" : "as many");
 }
 
-static struct gyre_lines describe_buffers(const struct gyre_ddp *ddp,
-                                          const struct gyre_ddp_item *buffer, uint32_t buffers)
+static struct gyre_lines describe_engine(const struct gyre_ddp *ddp)
 {
     struct gyre_lines lines = {0};
     put_options(&lines, &ddp->options);
     put_hook(&lines, &ddp->hook);
     for (uint32_t i = 0; i < ddp->items; i++)
         put_item(&lines, "parameter", &ddp->item[i]);
-    for (uint32_t i = 0; i < buffers; i++)
-        put_item(&lines, "buffer", &buffer[i]);
+    for (uint32_t i = 0; i < ddp->buffers; i++)
+        put_item(&lines, "buffer", &ddp->buffer[i]);
     return lines;
 }
 
-int gyre_ddp_agree(struct gyre_ddp *ddp, const struct gyre_ddp_item *buffer, uint32_t buffers,
-                   int refused, struct gyre_trouble *trouble)
+int gyre_ddp_agree(struct gyre_ddp *ddp, int refused, struct gyre_trouble *trouble)
 {
     struct gyre_trouble told = {0};
     int culprit;
@@ -66,7 +64,7 @@ int gyre_ddp_agree(struct gyre_ddp *ddp, const struct gyre_ddp_item *buffer, uin
         return culprit < 0 ? status
                            : gyre_trouble_set(trouble, status, "rank %d refuses its arguments: %s",
                                               culprit, told.text);
-    struct gyre_lines lines = describe_buffers(ddp, buffer, buffers);
+    struct gyre_lines lines = describe_engine(ddp);
     status = gyre_agree_on_lines(ddp->comm, &lines, trouble);
     if (status == GYRE_MISMATCH)
         gyre_trouble_wrap(trouble, "gyre_ddp_create: ranks were given different models");

@@ -161,8 +161,7 @@ static int check_unique(const struct gyre_ddp *ddp)
 }
 
 int gyre_ddp_take_arguments(struct gyre_ddp *ddp, const struct gyre_ddp_parameter *parameter,
-                            int parameters, const struct gyre_ddp_options *options,
-                            struct gyre_ddp_item **buffer)
+                            int parameters, const struct gyre_ddp_options *options)
 {
     int status = options ? check_ddp_options(options) : 0;
     if (status)
@@ -176,6 +175,8 @@ int gyre_ddp_take_arguments(struct gyre_ddp *ddp, const struct gyre_ddp_paramete
     if (!status)
         status = copy_items(parameter, parameters, true, &ddp->item);
     if (!status)
-        status = copy_items(ddp->options.buffers.buffer, ddp->options.buffers.count, false, buffer);
+        status = copy_items(ddp->options.buffers.buffer, ddp->options.buffers.count, false,
+                            &ddp->buffer);
+    ddp->buffers = ddp->buffer ? (uint32_t)ddp->options.buffers.count : 0;
     return status ? status : check_unique(ddp);
 }

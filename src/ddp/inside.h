@@ -1,7 +1,8 @@
 /* The inside of the engine, for the files of this room only. Its outside is gyre/ddp.h. A file
  * calls only files listed below it.
  *
- *   ddp.c         create: arguments, agreement, buckets, values of rank 0 to all; destroy; engine.h
+ *   ddp.c         create: arguments, then ranks; regroup; destroy; engine.h
+ *   ranks.c       ranks compared, values of one of them to all, buckets
  *   arguments.c   arguments of create, checked and copied
  *   step.c        begin ─▶ ready … ready ─▶ wait
  *   update.c      gradients clipped, values gathered
@@ -50,12 +51,15 @@ struct gyre_ddp_wire_room {
 
 struct gyre_ddp {
     struct gyre_comm *comm;
+    struct gyre_comm *former; /* while it is regrouped: whose memory may still be there */
     int rank, n;
     struct gyre_ddp_options options;
     struct gyre_cut_limits limits;
     uint32_t items;
     struct gyre_ddp_item *item;
     struct gyre_cut_item *size; /* the same items, for the cutter */
+    uint32_t buffers;
+    struct gyre_ddp_item *buffer;
 
     struct gyre_cut cut;
     uint8_t *gradients;
@@ -77,9 +81,9 @@ struct gyre_ddp {
     uint32_t *sums; /* by rank: checksums, while values are compared */
     bool settled;   /* laid out for good */
     uint32_t *seen, seen_count;
-    bool *named; /* by item: a warning has called it unused */
-    int failed;  /* the status of every later call */
-    uint64_t steps;
+    bool *named;    /* by item: a warning has called it unused */
+    int failed;     /* the status of every later call */
+    uint64_t steps; /* completed */
     struct gyre_ddp_result result;
 };
 
@@ -91,21 +95,34 @@ static inline int gyre_ddp_fail(struct gyre_ddp *ddp, int status)
     return status;
 }
 
+/* Frees memory of gyre_alloc(), which gyre_shrink() may have given to the new communicator. */
+static inline void gyre_ddp_free(const struct gyre_ddp *ddp, void *memory)
+{
+    if (gyre_free(ddp->comm, memory) && ddp->former)
+        gyre_free(ddp->former, memory);
+}
+
 /* -- arguments.c ------------------------------------------------------------------------------- */
 
-/* Checks the arguments and copies them to *ddp, and the buffers to *buffer. The caller frees both
- * lists, also after a failure. */
+/* Checks the arguments and copies them to *ddp. The caller frees its lists, also after a
+ * failure. */
 int gyre_ddp_take_arguments(struct gyre_ddp *ddp, const struct gyre_ddp_parameter *parameter,
-                            int parameters, const struct gyre_ddp_options *options,
-                            struct gyre_ddp_item **buffer);
+                            int parameters, const struct gyre_ddp_options *options);
 void gyre_ddp_free_items(struct gyre_ddp_item *item, uint32_t items);
+
+/* -- ranks.c ----------------------------------------------------------------------------------- */
+
+/* Makes an engine of the ranks of ddp->comm: compares their arguments (`refused`: the status where
+ * this rank refused its own), gives all the values and buffers of the rank that has completed most
+ * steps, the lowest of several, and cuts buckets as for a first step. *from may be NULL.
+ * Collective. The trouble is the same on all ranks. */
+int gyre_ddp_join_ranks(struct gyre_ddp *ddp, int refused, int *from, struct gyre_trouble *trouble);
 
 /* -- agree.c ----------------------------------------------------------------------------------- */
 
 /* Compares names, shapes, types and options of all ranks; `refused` is the status where this rank
  * refused its own. Collective. The trouble is the same on all ranks. */
-int gyre_ddp_agree(struct gyre_ddp *ddp, const struct gyre_ddp_item *buffer, uint32_t buffers,
-                   int refused, struct gyre_trouble *trouble);
+int gyre_ddp_agree(struct gyre_ddp *ddp, int refused, struct gyre_trouble *trouble);
 
 /* Compares the values of all ranks. Collective. GYRE_CORRUPT names parameter and ranks. */
 int gyre_ddp_compare_values(struct gyre_ddp *ddp, struct gyre_trouble *trouble);

@@ -66,8 +66,8 @@ static void release_books(struct gyre_ddp *ddp)
 
 void gyre_ddp_release(struct gyre_ddp *ddp)
 {
-    gyre_free(ddp->comm, ddp->gradients);
-    gyre_free(ddp->comm, ddp->values);
+    gyre_ddp_free(ddp, ddp->gradients);
+    gyre_ddp_free(ddp, ddp->values);
     ddp->gradients = ddp->values = NULL;
     gyre_ddp_release_wire(ddp, &ddp->wire);
     release_books(ddp);
@@ -102,7 +102,7 @@ static int move_flat(struct gyre_ddp *ddp, const uint64_t *old_at, uint8_t **fla
         return status;
     for (uint32_t i = 0; i < ddp->items; i++)
         memcpy(*flat + ddp->cut.at[i], old + old_at[i], flat_bytes(ddp, i));
-    gyre_free(ddp->comm, old);
+    gyre_ddp_free(ddp, old);
     return 0;
 }
 

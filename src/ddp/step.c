@@ -359,6 +359,7 @@ int gyre_ddp_wait(struct gyre_ddp *ddp)
     finish_note(ddp);
     ddp->adds = false;
     int status = end_step(ddp);
+    ddp->steps -= status != 0; /* a step that failed is not completed */
     ddp->clips = !status;
     ddp->result.waited_ns = gyre_now_ns() - start;
     return gyre_ddp_fail(ddp, status);

@@ -175,7 +175,7 @@ int gyre_ddp_allocate_wire(struct gyre_ddp *ddp)
 
 void gyre_ddp_release_wire(struct gyre_ddp *ddp, struct gyre_ddp_wire_room *wire)
 {
-    gyre_free(ddp->comm, wire->data);
+    gyre_ddp_free(ddp, wire->data);
     free(wire->feedback);
     *wire = (struct gyre_ddp_wire_room){0};
 }
