@@ -83,8 +83,7 @@ static int spread_from(struct gyre_comm *comm, int root, const struct gyre_ddp_i
     int status = 0;
     for (uint32_t i = 0; !status && i < items; i++)
         status = gyre_broadcast(comm, item[i].value, item[i].value,
-                                item[i].elements * gyre_type_size(item[i].type), GYRE_U8,
-                                root);
+                                item[i].elements * gyre_type_size(item[i].type), GYRE_U8, root);
     return status;
 }
 

@@ -1,6 +1,7 @@
 /* A training run's inside, for the files of this room. A file calls only those below it.
  *
  *   train.c      epochs
+ *   regroup.c    ranks that go on after a loss
  *   setup.c      options ─▶ data, model, engine, sampler; ranks agree
  *   save.c       checkpoints
  *   scale.c      standardised samples
@@ -74,11 +75,13 @@ struct gyre_train_digest {
 };
 
 struct gyre_train {
+    struct gyre_comm **owned; /* the caller's place for it */
     struct gyre_comm *comm;
     int rank, n;
     const struct gyre_train_options *options;
     struct gyre_trouble *trouble;
-    FILE *terminal;
+    FILE *terminal;     /* rank 0's; NULL: this rank says nothing */
+    FILE *any_terminal; /* for whoever becomes rank 0 */
 
     struct gyre_dataset data, test, validation; /* validation: a part of `data` */
     uint64_t data_hash;                         /* of `data` as it was read */
@@ -97,7 +100,8 @@ struct gyre_train {
     struct gyre_checkpoint *checkpoint; /* the list of what is saved */
     struct gyre_train_changes changes;
     struct gyre_learning_rate rate;
-    double norm; /* of the last gradient, where the engine computes it */
+    double norm;      /* of the last gradient, where the engine computes it */
+    uint8_t *running; /* --elastic: the running means behind the last step that was completed */
 
     uint64_t step, epoch, cursor; /* done */
     struct gyre_train_best best;
@@ -114,6 +118,15 @@ struct gyre_train {
 
 int gyre_train_open(struct gyre_train *t);
 void gyre_train_close(struct gyre_train *t);
+
+/* Deals the samples of a step, and from where the run stands on, to the ranks that there are. */
+int gyre_train_deal(struct gyre_train *t);
+
+/* -- regroup.c --------------------------------------------------------------------------------- */
+
+/* After a loss: goes on with the ranks that are left, from the last step that one of them has
+ * completed. Fails where they are fewer than --elastic wants. */
+int gyre_train_regroup(struct gyre_train *t);
 
 /* -- save.c ------------------------------------------------------------------------------------ */
 
@@ -157,6 +170,9 @@ void gyre_train_free_shares(struct gyre_train *t);
 
 /* GYRE_AGAIN at the end of the epoch. */
 int gyre_train_step(struct gyre_train *t);
+
+/* Keeps the running means, which a step that fails leaves changed. */
+void gyre_train_keep_running(struct gyre_train *t);
 
 /* -- eval.c ------------------------------------------------------------------------------------ */
 

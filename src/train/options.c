@@ -118,6 +118,8 @@ static const struct option table[] = {
      BYTES, AT(bucket_cap)},
     {"compare-every", "STEPS", "compare the weights of all ranks (100)",
      WHOLE, AT(compare_every), 1, 1e9},
+    {"elastic", "RANKS", "after a loss go on with the ranks that are left, if there are so many",
+     WHOLE, AT(elastic), 1, 1e6},
     {"data-digest", NULL, "prove after each epoch who saw which samples", SWITCH, AT(data_digest)},
 
     {"save", "DIR", "checkpoints", TEXT, AT(save), .ranks = GIVEN},
@@ -366,6 +368,19 @@ void gyre_train_options_put(const struct gyre_train_options *options, struct gyr
 
 /* -- together ---------------------------------------------------------------------------------- */
 
+static const char *why_not_elastic(const struct gyre_train_options *o)
+{
+    if (o->sharded)
+        return "--elastic goes on with what each rank has; --sharded leaves each a part";
+    if (o->shares)
+        return "--elastic deals samples to any number of ranks; --shares is for one";
+    if (o->global_batch && o->tail != GYRE_TAIL_ONCE)
+        return "--elastic with --global-batch needs --tail once: any number of ranks divides it "
+               "then";
+    return o->data_digest ? "--data-digest cannot prove what a lost rank saw: leave out --elastic"
+                          : NULL;
+}
+
 int gyre_train_options_check(const struct gyre_train_options *o, struct gyre_trouble *trouble)
 {
     const char *why = NULL;
@@ -394,6 +409,8 @@ int gyre_train_options_check(const struct gyre_train_options *o, struct gyre_tro
         why = "--scale is of a training; --evaluate does with its data what the training did";
     else if (o->sharded && o->mean)
         why = "--sharded has the mean over samples only";
+    else if (o->elastic)
+        why = why_not_elastic(o);
     return why ? gyre_trouble_set(trouble, GYRE_INVALID, "%s", why) : 0;
 }
 

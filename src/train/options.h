@@ -37,6 +37,7 @@ struct gyre_train_options {
     const char *shares;
     uint64_t bucket_cap;
     int64_t compare_every;
+    int64_t elastic; /* ranks with which a run goes on after a loss, at least; 0: it ends */
     /* files and terminal */
     const char *save, *metrics, *csv, *tensorboard, *svg;
     int64_t save_every, keep; /* keep: 0 is the best and the usual number */

@@ -127,6 +127,8 @@ static int find_span(struct gyre_train *t)
         return status;
     t->span = o->global_batch ? (uint64_t)o->global_batch / parts : batch * n;
     t->span = t->span < most ? t->span : most;
+    if (o->global_batch && o->elastic) /* as many as a rank may have when others are lost */
+        n = (uint64_t)o->elastic < n ? (uint64_t)o->elastic : n;
     t->room = o->shares ? t->span : (t->span + n - 1) / n;
     return 0;
 }
@@ -278,12 +280,36 @@ static int make_order(struct gyre_train *t)
     return status ? status : gyre_train_note_before(t);
 }
 
+int gyre_train_deal(struct gyre_train *t)
+{
+    gyre_loader_destroy(t->loader);
+    gyre_sampler_destroy(t->sampler);
+    t->loader = NULL;
+    t->sampler = NULL;
+    int status = find_span(t);
+    return status ? status : make_order(t);
+}
+
+/* After a loss the optimiser's state must not be on one rank only. */
+static int prepare_elastic(struct gyre_train *t)
+{
+    if (!t->options->elastic)
+        return 0;
+    t->running = malloc(t->replica.running_bytes + 1);
+    if (!t->running)
+        return no_memory_to_set_up(t);
+    gyre_train_keep_running(t);
+    return gyre_replica_make_optimizer(&t->replica, t->trouble);
+}
+
 /* What a training has more than an evaluation. */
 static int prepare_steps(struct gyre_train *t)
 {
     int status = gyre_train_settle_shares(t);
     if (!status)
         status = gyre_train_agree(t, make_order(t));
+    if (!status)
+        status = gyre_train_agree(t, prepare_elastic(t));
     if (!status && t->options->sync_bn && t->n > 1)
         gyre_model_sync_batches(t->replica.model);
     return status;
@@ -322,6 +348,7 @@ void gyre_train_close(struct gyre_train *t)
     gyre_train_free_shares(t);
     free(t->digest.seen);
     free(t->class_names);
+    free(t->running);
     gyre_scale_deinit(&t->scale);
     gyre_dataset_close(&t->validation);
     gyre_dataset_close(&t->data);

@@ -81,6 +81,12 @@ static int update(struct gyre_train *t, const struct gyre_ddp_result *r)
     return gyre_replica_update(&t->replica, gyre_learning_rate_at(&t->rate, t->step), t->trouble);
 }
 
+void gyre_train_keep_running(struct gyre_train *t)
+{
+    if (t->running)
+        memcpy(t->running, t->replica.running, t->replica.running_bytes);
+}
+
 /* -- a step ------------------------------------------------------------------------------------ */
 
 static void add_up(struct gyre_train *t, const struct gyre_ddp_result *r, uint64_t since_ns)
@@ -93,9 +99,9 @@ static void add_up(struct gyre_train *t, const struct gyre_ddp_result *r, uint64
     t->tally.steps++;
 }
 
-/* All parts of a step; fewer at the end of an epoch. Every rank has the same number of parts,
- * because spans are of all ranks. */
-static int run_parts(struct gyre_train *t)
+/* All parts of a step; *behind has the position behind the last. At the end of an epoch they are
+ * fewer. Every rank has the same number of parts, because spans are of all ranks. */
+static int run_parts(struct gyre_train *t, struct gyre_batch *behind)
 {
     struct gyre_batch batch;
     int status = 0;
@@ -108,8 +114,7 @@ static int run_parts(struct gyre_train *t)
         bool last = part + 1 == t->options->accumulate || batch.last;
         if (!status)
             status = run_part(t, &batch, last);
-        t->epoch = batch.epoch;
-        t->cursor = batch.cursor;
+        *behind = batch;
         if (last)
             break;
     }
@@ -119,7 +124,8 @@ static int run_parts(struct gyre_train *t)
 int gyre_train_step(struct gyre_train *t)
 {
     uint64_t since = gyre_now_ns();
-    int status = run_parts(t);
+    struct gyre_batch behind = {0};
+    int status = run_parts(t, &behind);
     if (status)
         return gyre_train_explain(t, status);
     const struct gyre_ddp_result *r = gyre_ddp_result(t->replica.ddp);
@@ -127,6 +133,9 @@ int gyre_train_step(struct gyre_train *t)
     if (status)
         return gyre_train_explain(t, status);
     t->step++;
+    t->epoch = behind.epoch;
+    t->cursor = behind.cursor;
+    gyre_train_keep_running(t);
     t->stop |= r->stop > 0;
     add_up(t, r, since);
     gyre_train_tell_step(t, r, since);

@@ -106,8 +106,11 @@ static int run_epochs(struct gyre_train *t)
     if (t->cursor >= t->data.samples && t->step)
         status = enter_next_epoch(t);
     while (!status && !t->stop && t->epoch < (uint64_t)t->options->epochs &&
-           !gyre_train_lost_patience(t, t->epoch))
+           !gyre_train_lost_patience(t, t->epoch)) {
         status = run_epoch(t);
+        if (status == GYRE_PEER_LOST && t->options->elastic)
+            status = gyre_train_regroup(t);
+    }
     t->outcome->impatient =
         t->epoch < (uint64_t)t->options->epochs && gyre_train_lost_patience(t, t->epoch);
     t->outcome->epochs = t->epoch;
@@ -161,15 +164,17 @@ static int evaluate_all(struct gyre_train *t)
     return status;
 }
 
-int gyre_train(struct gyre_comm *comm, const struct gyre_train_options *options, FILE *terminal,
+int gyre_train(struct gyre_comm **comm, const struct gyre_train_options *options, FILE *terminal,
                struct gyre_train_outcome *outcome, struct gyre_trouble *trouble)
 {
-    struct gyre_train t = {.comm = comm,
-                           .rank = gyre_rank(comm),
-                           .n = gyre_size(comm),
+    struct gyre_train t = {.owned = comm,
+                           .comm = *comm,
+                           .rank = gyre_rank(*comm),
+                           .n = gyre_size(*comm),
                            .options = options,
                            .trouble = trouble,
-                           .terminal = gyre_rank(comm) ? NULL : terminal,
+                           .terminal = gyre_rank(*comm) ? NULL : terminal,
+                           .any_terminal = terminal,
                            .outcome = outcome};
     uint64_t begun = gyre_now_ns();
     *outcome = (struct gyre_train_outcome){.loss = -1, .accuracy = -1, .test_accuracy = -1};
@@ -177,7 +182,7 @@ int gyre_train(struct gyre_comm *comm, const struct gyre_train_options *options,
     if (!status) {
         status = options->evaluate ? evaluate_all(&t) : train_all(&t);
         if (status && !t.common)
-            gyre_abort(comm, trouble->text); /* others may wait for this rank within a step */
+            gyre_abort(t.comm, trouble->text); /* others may wait for this rank within a step */
     }
     int closed = gyre_report_close(t.report, trouble);
     gyre_train_close(&t);

@@ -38,11 +38,12 @@ struct gyre_train_outcome {
 };
 
 /* Trains, or with --evaluate tells what the weights make of the data. Collective. Told on rank 0's
- * `terminal` (NULL: quiet).
+ * `terminal` (NULL: quiet). With --elastic *comm may become a smaller communicator; the caller ends
+ * whichever it is.
  *   Errors: GYRE_INVALID for what the options or files say wrong, or where ranks differ in them;
  *           GYRE_CORRUPT where their weights differ; what a collective returned. The story is the
  *           same on all ranks. */
-int gyre_train(struct gyre_comm *comm, const struct gyre_train_options *options, FILE *terminal,
+int gyre_train(struct gyre_comm **comm, const struct gyre_train_options *options, FILE *terminal,
                struct gyre_train_outcome *outcome, struct gyre_trouble *trouble);
 
 /* Asks this process's training to save and stop after its step, on all ranks. For signal

@@ -189,9 +189,9 @@ static int be_training_rank(const struct asked *asked, char **argv,
     int status = gyre_init(&comm, NULL);
     if (status)
         return gyre_trouble_set(trouble, status, "%s", gyre_error(NULL));
-    int rank = gyre_rank(comm);
     FILE *terminal = find_terminal();
-    status = gyre_train(comm, options, terminal, &outcome, trouble);
+    status = gyre_train(&comm, options, terminal, &outcome, trouble);
+    int rank = gyre_rank(comm);
     if (!status && !rank) {
         struct gyre_cli_command command = typed_command(asked, argv, comm);
         gyre_cli_train_close(terminal, &command, options, &outcome);

@@ -121,6 +121,15 @@ int gyre_replica_join(struct gyre_replica *r, struct gyre_comm *comm,
     return 0;
 }
 
+int gyre_replica_regroup(struct gyre_replica *r, struct gyre_comm *comm)
+{
+    r->comm = comm;
+    int status = gyre_ddp_regroup(r->ddp, comm, NULL);
+    if (!status)
+        gyre_replica_bind(r);
+    return status;
+}
+
 static int tell_ready(struct gyre_replica *r, const struct gyre_parameter *parameter)
 {
     int i = r->parameters - 1;

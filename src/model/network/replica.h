@@ -76,6 +76,10 @@ void gyre_whole_states_free(struct gyre_whole_states *states);
 int gyre_replica_join(struct gyre_replica *replica, struct gyre_comm *comm,
                       const struct gyre_ddp_options *options);
 
+/* Goes on with the ranks of another communicator (gyre_ddp_regroup()), with the values and buffers
+ * of the rank that has completed most steps. Collective. The engine's status. */
+int gyre_replica_regroup(struct gyre_replica *replica, struct gyre_comm *comm);
+
 /* Values and gradients to where the engine has them now. */
 void gyre_replica_bind(struct gyre_replica *replica);
 

@@ -105,3 +105,17 @@ int gyre_replica_spread_states(struct gyre_replica *r, const struct gyre_whole_s
     }
     return status;
 }
+
+/* -- from any rank ----------------------------------------------------------------------------- */
+
+int gyre_replica_follow(struct gyre_replica *r, int rank)
+{
+    struct gyre_optimizer *optimizer = r->optimizer;
+    int status = gyre_broadcast(r->comm, &optimizer->steps, &optimizer->steps, 1, GYRE_I64, rank);
+    for (int s = 0; !status && s < optimizer->states; s++)
+        status = gyre_broadcast(r->comm, optimizer->state[s], optimizer->state[s], optimizer->count,
+                                GYRE_F32, rank);
+    return status
+               ? status
+               : gyre_broadcast(r->comm, &r->scaler, &r->scaler, sizeof r->scaler, GYRE_U8, rank);
+}

@@ -26,4 +26,8 @@ int gyre_replica_collect_states(const struct gyre_replica *replica,
 int gyre_replica_spread_states(struct gyre_replica *replica,
                                const struct gyre_whole_states *states);
 
+/* Gives all ranks the optimiser's state and the loss scale of that rank. The replica is not
+ * sharded, and each rank has made its optimiser. Collective. */
+int gyre_replica_follow(struct gyre_replica *replica, int rank);
+
 #endif

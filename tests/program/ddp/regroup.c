@@ -1,5 +1,5 @@
-/* Ranks are killed while they train. Those that are left regroup, and end with the very weights that
- * follow from who took part in which step. */
+/* Ranks are killed while they train. Those that are left regroup, and end with the very weights
+ * that follow from who took part in which step. */
 #include <gyre/ddp.h>
 
 #include "rig/comm_rig.h"
@@ -69,8 +69,8 @@ static double expected(const struct training *t, uint64_t i)
 
 static int make_engine(struct training *t)
 {
-    const struct gyre_ddp_parameter parameter[] = {
-        {"weight", GYRE_F64, 1, {WEIGHTS}, t->weight}, {"bias", GYRE_F64, 1, {BIASES}, t->bias}};
+    const struct gyre_ddp_parameter parameter[] = {{"weight", GYRE_F64, 1, {WEIGHTS}, t->weight},
+                                                   {"bias", GYRE_F64, 1, {BIASES}, t->bias}};
     struct gyre_ddp_options options = GYRE_DDP_OPTIONS_INIT;
     options.compare_every = 50;
     for (uint64_t i = 0; i < WEIGHTS; i++)
@@ -195,11 +195,8 @@ static void kill_in_turn(const struct rig *rig, uint64_t victims)
 
 static void lose(int n, const char *transport, int per_node, struct plan plan)
 {
-    struct rig rig = {.n = n,
-                      .transport = transport,
-                      .per_node = per_node,
-                      .body = train,
-                      .argument = &plan};
+    struct rig rig = {
+        .n = n, .transport = transport, .per_node = per_node, .body = train, .argument = &plan};
     rig_start(&rig);
     kill_in_turn(&rig, plan.victims);
     assert_int_equal(rig_wait(&rig, 60, plan.victims), 0);

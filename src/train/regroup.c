@@ -1,0 +1,176 @@
+/* Ranks that go on after a loss: --elastic.
+ *
+ *     a collective fails with GYRE_PEER_LOST, on every rank that is left
+ *       ─▶ gyre_shrink() ─▶ a smaller communicator ◀──────── another rank is lost meanwhile ──╮
+ *            ─▶ running means back to those behind the last step                              │
+ *                 ─▶ the engine gives all ranks the values of the one that is ahead           │
+ *                      ─▶ position, sums and optimiser from the rank that is furthest ────────┤
+ *                           ─▶ samples are dealt anew, from there on                          │
+ *                                ─▶ the next step                                             │
+ *
+ * Ranks differ by one step at most. A step that one rank has completed has the samples of all, the
+ * lost one's too, so all take it over. A step that none has completed is made again, by those that
+ * are left, over the same samples. So no sample is lost, and none counts twice.
+ *
+ * Tested by tests/program/train/elastic.c. */
+#include "train/inside.h"
+
+#include "model/network/state.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOLD_MOST = 8 }; /* lost ranks that a line names */
+
+/* What a rank must have alike behind a step, beside weights and optimiser. */
+struct train_position {
+    uint64_t step, epoch, cursor;
+    struct gyre_train_best best;
+    struct gyre_train_tally tally;
+    double norm;
+    bool stop;
+};
+
+/* -- who is left ------------------------------------------------------------------------------- */
+
+/* Writes "rank 2 on a (pid 7), rank 3 on b (pid 9)". */
+static void list_lost(struct gyre_comm *old, char *text, size_t size)
+{
+    struct gyre_lost_rank lost[TOLD_MOST];
+    int count = 0;
+    size_t used = 0;
+    text[0] = '\0';
+    gyre_failure(old, lost, TOLD_MOST, &count);
+    for (int i = 0; i < count && i < TOLD_MOST && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%srank %d on %.63s (pid %d)",
+                                 i ? ", " : "", lost[i].rank, lost[i].host, lost[i].pid);
+    if (count > TOLD_MOST && used < size)
+        snprintf(text + used, size - used, " and %d more", count - TOLD_MOST);
+}
+
+static int refuse_so_few(struct gyre_train *t, const char *lost)
+{
+    t->common = true;
+    return gyre_trouble_set(t->trouble, GYRE_PEER_LOST,
+                            "lost %s: %d rank%s left, and --elastic wants %" PRId64, lost, t->n,
+                            t->n > 1 ? "s are" : " is", t->options->elastic);
+}
+
+/* Makes the communicator of those that are left this training's. */
+static int take_those_left(struct gyre_train *t, char *lost, size_t size)
+{
+    struct gyre_comm *old = t->comm, *smaller;
+    int status = gyre_shrink(old, &smaller);
+    t->common = status != 0; /* there is nobody to try again with */
+    if (status)
+        return gyre_trouble_set(t->trouble, status, "%s", gyre_error(NULL));
+    list_lost(old, lost, size);
+    t->comm = *t->owned = smaller;
+    t->rank = gyre_rank(smaller);
+    t->n = gyre_size(smaller);
+    if (t->running)
+        memcpy(t->replica.running, t->running, t->replica.running_bytes);
+    int joined = gyre_replica_regroup(&t->replica, smaller);
+    gyre_finalize(old);
+    return joined ? gyre_train_explain(t, joined) : 0;
+}
+
+/* -- from where -------------------------------------------------------------------------------- */
+
+/* Finds the lowest of the ranks that are furthest. */
+static int find_foremost(struct gyre_train *t, int *furthest)
+{
+    uint64_t mine[2] = {t->step, t->epoch}, *all = calloc(2 * (size_t)t->n, sizeof *all);
+    int status = all ? gyre_all_gather(t->comm, mine, all, 2, GYRE_U64) : -ENOMEM;
+    *furthest = 0;
+    for (int rank = 1; !status && rank < t->n; rank++) {
+        const uint64_t *best = &all[2 * *furthest], *here = &all[2 * rank];
+        if (here[0] > best[0] || (here[0] == best[0] && here[1] > best[1]))
+            *furthest = rank;
+    }
+    free(all);
+    return status;
+}
+
+static int share_position(struct gyre_train *t, int from)
+{
+    struct train_position position = {t->step,  t->epoch, t->cursor, t->best,
+                                      t->tally, t->norm,  t->stop};
+    int status =
+        gyre_broadcast(t->comm, &position, &position, sizeof position, GYRE_U8, from);
+    if (status)
+        return status;
+    t->step = position.step;
+    t->epoch = position.epoch;
+    t->cursor = position.cursor;
+    t->best = position.best;
+    t->tally = position.tally;
+    t->norm = position.norm;
+    t->stop = position.stop;
+    return 0;
+}
+
+/* Takes weights, optimiser and position from the rank that is furthest. */
+static int catch_up(struct gyre_train *t)
+{
+    int from;
+    int status = find_foremost(t, &from);
+    if (!status)
+        status = share_position(t, from);
+    if (!status)
+        status = gyre_replica_follow(&t->replica, from);
+    gyre_train_keep_running(t);
+    return gyre_train_explain(t, status);
+}
+
+/* -- what depends on the ranks ----------------------------------------------------------------- */
+
+static int open_books(struct gyre_train *t)
+{
+    gyre_checkpoint_destroy(t->checkpoint);
+    t->checkpoint = NULL;
+    int status = gyre_train_list_checkpoint(t);
+    if (!status)
+        status = gyre_train_deal(t);
+    if (status || t->rank || t->report)
+        return status;
+    t->terminal = t->any_terminal; /* the rank that spoke is lost */
+    return gyre_train_open_report(t);
+}
+
+static void tell_regrouped(const struct gyre_train *t, const char *lost)
+{
+    if (t->report)
+        gyre_report_note(t->report,
+                         "lost %s; %d rank%s on from step %" PRIu64 ", sample %" PRIu64
+                         " of epoch %" PRIu64,
+                         lost, t->n, t->n > 1 ? "s go" : " goes", t->step, t->cursor,
+                         t->epoch + 1);
+}
+
+static int regroup_once(struct gyre_train *t)
+{
+    char lost[700];
+    *t->trouble = (struct gyre_trouble){0};
+    int status = take_those_left(t, lost, sizeof lost);
+    if (!status && t->n < t->options->elastic)
+        return refuse_so_few(t, lost);
+    if (!status)
+        status = catch_up(t);
+    if (!status)
+        status = gyre_train_agree(t, open_books(t));
+    if (!status)
+        tell_regrouped(t, lost);
+    return status;
+}
+
+int gyre_train_regroup(struct gyre_train *t)
+{
+    int status;
+    do
+        status = regroup_once(t);
+    while (status == GYRE_PEER_LOST && !t->common);
+    return status;
+}
