@@ -98,8 +98,7 @@ static int share_position(struct gyre_train *t, int from)
 {
     struct train_position position = {t->step,  t->epoch, t->cursor, t->best,
                                       t->tally, t->norm,  t->stop};
-    int status =
-        gyre_broadcast(t->comm, &position, &position, sizeof position, GYRE_U8, from);
+    int status = gyre_broadcast(t->comm, &position, &position, sizeof position, GYRE_U8, from);
     if (status)
         return status;
     t->step = position.step;
@@ -146,8 +145,7 @@ static void tell_regrouped(const struct gyre_train *t, const char *lost)
         gyre_report_note(t->report,
                          "lost %s; %d rank%s on from step %" PRIu64 ", sample %" PRIu64
                          " of epoch %" PRIu64,
-                         lost, t->n, t->n > 1 ? "s go" : " goes", t->step, t->cursor,
-                         t->epoch + 1);
+                         lost, t->n, t->n > 1 ? "s go" : " goes", t->step, t->cursor, t->epoch + 1);
 }
 
 static int regroup_once(struct gyre_train *t)

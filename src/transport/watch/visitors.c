@@ -59,8 +59,10 @@ void gyre_watch_admit_visitor(struct gyre_watch *watch)
 {
     struct sockaddr_storage from;
     uint64_t now = gyre_now_ns();
-    int fd = gyre_socket_accept(watch->is.joined->listener, &from);
 
+    if (watch->visitor == NULL) /* the listener was given away since the event */
+        return;
+    int fd = gyre_socket_accept(watch->is.joined->listener, &from);
     if (fd == -EMFILE || fd == -ENFILE)
         clear_place(watch, now); /* its descriptor serves the next one */
     if (fd < 0)
