@@ -50,8 +50,9 @@ cli/show                 base knobs cli collectives/algorithms/table.h collectiv
 cli/train                base base/machine cli launch report train
 cli/tune                 base base/disk base/machine cli collectives/algorithms/table.h
                          collectives/choose collectives/schedule data/files
-launch                   base base/disk base/machine transport/job/job.h transport/join/join.h
-                         transport/net
+launch                   base base/disk base/machine launch/children transport/job/job.h
+                         transport/join/join.h transport/net
+launch/children          base base/machine transport/net
 train                    base checkpoint checkpoint/run data model/learning model/network model/nets
                          report sampler base/machine ddp/agreement.h trained
 trained                  base checkpoint data model/learning model/network model/nets

@@ -2,7 +2,7 @@
 #ifndef GYRE_LAUNCH_START_H
 #define GYRE_LAUNCH_START_H
 
-#include "launch/children.h"
+#include "launch/children/children.h"
 #include "launch/options.h"
 
 struct gyre_launch_job {

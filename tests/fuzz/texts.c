@@ -13,7 +13,7 @@
 #include "collectives/schedule/layout.h"
 #include "data/classes.h"
 #include "data/files/json.h"
-#include "launch/launcher_line.h"
+#include "launch/children/launcher_line.h"
 #include "launch/seating.h"
 #include "model/nets/model.h"
 #include "train/options.h"

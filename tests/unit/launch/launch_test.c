@@ -1,9 +1,9 @@
 /* The launcher's pure parts: seatings, shares of cores, lines, and the words between launchers. */
 #include "launch/cores.h"
-#include "launch/launcher_line.h"
+#include "launch/children/launcher_line.h"
 #include "launch/seating.h"
-#include "launch/lines.h"
-#include "launch/shown.h"
+#include "launch/children/lines.h"
+#include "launch/children/shown.h"
 #include "rig/test.h"
 
 #include <errno.h>

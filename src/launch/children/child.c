@@ -16,7 +16,7 @@
  * itself.
  *
  * Tested by tests/program/launch/launch.c. */
-#include "launch/child.h"
+#include "launch/children/child.h"
 
 #include "base/rng.h"
 

@@ -1,8 +1,8 @@
-/* Calls from the children's loop (children.c) into the rules of their end (children_outcome.c). */
+/* Calls from the children's loop (children.c) into the rules of their end (outcome.c). */
 #ifndef GYRE_LAUNCH_CHILDREN_INSIDE_H
 #define GYRE_LAUNCH_CHILDREN_INSIDE_H
 
-#include "launch/children.h"
+#include "launch/children/children.h"
 
 /* gyre_children_enter() changes the phase; gyre_children_signal() sends a signal to all children.
  * gyre_children_end() sends a signal and gives the children time to end. gyre_children_kill() kills

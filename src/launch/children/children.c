@@ -13,7 +13,7 @@
  *     [signals][exec][out][err] [pidfd, out, err of child 0] [… of child 1] … [line 0] [line 1] …
  *
  * Tested by tests/program/launch/launch.c. */
-#include "launch/children_inside.h"
+#include "launch/children/inside.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -5,8 +5,8 @@
  *     done                            my ranks ended well; the end of this connection means nothing
  *
  * An end of the connection without "done" says that the launcher behind it has gone. */
-#ifndef GYRE_LAUNCH_LAUNCHER_LINE_H
-#define GYRE_LAUNCH_LAUNCHER_LINE_H
+#ifndef GYRE_LAUNCH_CHILDREN_LAUNCHER_LINE_H
+#define GYRE_LAUNCH_CHILDREN_LAUNCHER_LINE_H
 
 #include <stdbool.h>
 #include <stddef.h>

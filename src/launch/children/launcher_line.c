@@ -8,7 +8,7 @@
  * A line longer than the buffer cannot come from a launcher; the connection is treated as ended.
  *
  * Tested by tests/unit/launch/launch_test.c. */
-#include "launch/launcher_line.h"
+#include "launch/children/launcher_line.h"
 
 #include <errno.h>
 #include <stdarg.h>

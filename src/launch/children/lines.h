@@ -3,8 +3,8 @@
  * A sink is one of the launcher's own outputs. A tap is one pipe from a rank; it feeds one sink
  * and, if there is one, the rank's log file. No call blocks as long as its descriptor was found
  * ready by poll(2). */
-#ifndef GYRE_LAUNCH_LINES_H
-#define GYRE_LAUNCH_LINES_H
+#ifndef GYRE_LAUNCH_CHILDREN_LINES_H
+#define GYRE_LAUNCH_CHILDREN_LINES_H
 
 #include <stdbool.h>
 #include <stddef.h>

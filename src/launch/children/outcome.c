@@ -15,7 +15,7 @@
  * out where the reader still has it before him.
  *
  * Tested by tests/program/launch/launch.c. */
-#include "launch/children_inside.h"
+#include "launch/children/inside.h"
 
 #include "base/clock.h"
 #include "base/log.h"

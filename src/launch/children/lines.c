@@ -14,9 +14,9 @@
  * takes at once.
  *
  * Tested by tests/unit/launch/launch_test.c. */
-#include "launch/lines.h"
+#include "launch/children/lines.h"
 
-#include "launch/shown.h"
+#include "launch/children/shown.h"
 
 #include <errno.h>
 #include <limits.h>

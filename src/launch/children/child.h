@@ -2,10 +2,10 @@
  *
  * All functions run in the launcher's only thread: a child's parent-death signal follows the thread
  * that forked the child. */
-#ifndef GYRE_LAUNCH_CHILD_H
-#define GYRE_LAUNCH_CHILD_H
+#ifndef GYRE_LAUNCH_CHILDREN_CHILD_H
+#define GYRE_LAUNCH_CHILDREN_CHILD_H
 
-#include "launch/lines.h"
+#include "launch/children/lines.h"
 
 #include "base/status.h"
 #include "transport/net/crypto.h"

@@ -3,12 +3,12 @@
  * The caller creates the set, spawns into all->child[0 … children), adds lines to other launchers
  * and calls gyre_children_watch(), which handles output, signals, the first failure and the orderly
  * end of all other children. */
-#ifndef GYRE_LAUNCH_CHILDREN_H
-#define GYRE_LAUNCH_CHILDREN_H
+#ifndef GYRE_LAUNCH_CHILDREN_CHILDREN_H
+#define GYRE_LAUNCH_CHILDREN_CHILDREN_H
 
-#include "launch/child.h"
-#include "launch/launcher_line.h"
-#include "launch/shown.h"
+#include "launch/children/child.h"
+#include "launch/children/launcher_line.h"
+#include "launch/children/shown.h"
 
 #include <poll.h>
 #include <signal.h>

@@ -3,8 +3,8 @@
  * Failures of Gyre's own on its ranks ("gyre train: …", "gyre_init: …") are often the same on each
  * of them, or a wall of lines. Those that are equal but for the numbers of ranks and processes are
  * shown once, and of others the first few. */
-#ifndef GYRE_LAUNCH_SHOWN_H
-#define GYRE_LAUNCH_SHOWN_H
+#ifndef GYRE_LAUNCH_CHILDREN_SHOWN_H
+#define GYRE_LAUNCH_CHILDREN_SHOWN_H
 
 #include <stdbool.h>
 #include <stddef.h>

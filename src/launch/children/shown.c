@@ -1,6 +1,6 @@
 /* Lines are known by their length and sum. A line that came through another launcher has its rank
  * before it: "[3] gyre train: …". Tested by tests/unit/launch/launch_test.c. */
-#include "launch/shown.h"
+#include "launch/children/shown.h"
 
 #include "base/crc.h"
 
