@@ -31,8 +31,10 @@ int gyre_cli_run(char **argv)
             "  gyre run --hosts a:4,b:2 ./train            GYRE_SSH=\"ssh -p 2222\" for another "
             "ssh\n"
             "  gyre run --nnodes 2 --node-rank 1 --master-addr a -n 2 ./train    nodes may differ\n"
+            "  gyre run -n 4 --restarts 3 ./train          GYRE_EPOCH tells a rank how often\n"
             "\nEnds with the exit code of the first rank that failed, and a last line that names "
-            "it.");
+            "it. Exit\ncodes 2, 126 and 127 say that the program was used wrongly: it is not "
+            "started again.");
         return 0;
     }
     options.program = argv;

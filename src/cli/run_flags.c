@@ -18,10 +18,16 @@ const struct gyre_flag gyre_run_flags[FLAGS] = {
     [LOG_DIR] = {"log-dir", 0, "FOLDER",
                  "also write each rank's output to FOLDER/rank-N.out, .err"},
     [NO_PREFIX] = {"no-prefix", 0, NULL, "no \"[rank] \" before each line"},
+    [RESTARTS] = {"restarts", 0, "COUNT",
+                  "start the whole job again after a failure, at most so often (0)"},
+    [MAX_RESTARTS] = {"max-restarts", 0, "COUNT", NULL}, /* torchrun's word for it */
+    [PAUSE] = {"restart-pause", 0, "TIME",
+               "before the first of them; doubled each time, up to 30s (1s)"},
     [JOB] = {"job", 0, "NAME", "the job's name (random)"},
     [RDZV_ID] = {"rdzv-id", 0, "NAME", NULL},
     [NESTED] = {"nested", 0, NULL, "inside a rank of another `gyre run`: start a job of its own"},
     [STANDALONE] = {"standalone", 0, NULL, NULL},
     [NODE] = {"node", 0, "INDEX", NULL},
+    [EPOCH] = {"epoch", 0, "COUNT", NULL}, /* restarts so far, as the launcher above says */
     [HELP] = {"help", 'h', NULL, "this page"},
 };

@@ -18,11 +18,15 @@ enum {
     DEVICES,
     LOG_DIR,
     NO_PREFIX,
+    RESTARTS,
+    MAX_RESTARTS,
+    PAUSE,
     JOB,
     RDZV_ID,
     STANDALONE,
     NESTED,
     NODE,
+    EPOCH,
     HELP,
     FLAGS
 };

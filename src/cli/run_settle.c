@@ -19,6 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RESTARTS_MOST 10000
+#define EPOCHS_MOST   65535
+#define PAUSE_MOST_MS 3600000
+
 static int number(const struct gyre_run_words *words, int flag, int64_t least, int64_t most,
                   int *out, struct gyre_trouble *trouble)
 {
@@ -138,6 +142,27 @@ static int refuse_nested(const struct gyre_run_words *words, struct gyre_trouble
                             around, around > 1 ? "s" : "");
 }
 
+static int settle_restarts(const struct gyre_run_words *words, struct gyre_launch_options *options,
+                           struct gyre_trouble *trouble)
+{
+    int64_t pause_ms = 1000;
+    int status = refuse_both(words, RESTARTS, MAX_RESTARTS, trouble);
+    options->epoch = -1;
+    if (status ||
+        (status = number(words, RESTARTS, 0, RESTARTS_MOST, &options->restarts, trouble)) ||
+        (status = number(words, MAX_RESTARTS, 0, RESTARTS_MOST, &options->restarts, trouble)) ||
+        (status = number(words, EPOCH, 0, EPOCHS_MOST, &options->epoch, trouble)))
+        return status;
+    if (words->of[PAUSE])
+        status = gyre_parse_duration_ms("--restart-pause", words->of[PAUSE], &pause_ms, trouble);
+    if (!status && pause_ms > PAUSE_MOST_MS)
+        status = gyre_trouble_set(trouble, GYRE_INVALID,
+                                  "--restart-pause is \"%s\": expected at most an hour",
+                                  words->of[PAUSE]);
+    options->restart_pause_ms = (int)pause_ms;
+    return status;
+}
+
 int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts,
                     struct gyre_launch_options *options, struct gyre_trouble *trouble)
 {
@@ -147,7 +172,8 @@ int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts
     if (status || (status = number(words, NODE, 0, GYRE_NODES_MAX - 1, &options->node, trouble)) ||
         (status = number(words, PORT, 0, 65535, &options->master_port, trouble)) ||
         (status = gyre_cli_backend(words->of[BACKEND], trouble)) ||
-        (status = gyre_cli_devices(words->of[DEVICES], trouble)))
+        (status = gyre_cli_devices(words->of[DEVICES], trouble)) ||
+        (status = settle_restarts(words, options, trouble)))
         return status;
     options->controlled = words->of[NODE];
     options->master_addr = words->of[ADDR];

@@ -104,6 +104,7 @@ static char *far_command(const struct gyre_launch_options *options,
     fputs(" --job", out);
     gyre_host_put_word(out, job->id);
     put_sizes(out, &job->seating);
+    fprintf(out, " --epoch %d --restarts %d", job->epoch, job->restarts.most - job->restarts.used);
     fputs(options->bind ? " --bind" : "", out);
     fputs(options->prefix ? "" : " --no-prefix", out);
     if (options->log_dir) {

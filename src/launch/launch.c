@@ -10,13 +10,17 @@
  *     --hosts a:4,b:2   launcher ┬▶ ssh a ─▶ launcher ─▶ ranks    key made here, sent through ssh's
  *                                └▶ ssh b ─▶ launcher ─▶ ranks    standard input
  *
- * The key is in this process only while children are being started, and is then wiped. */
+ * The key is in this process only while children are being started, and is then wiped.
+ *
+ * With --restarts all of it is done again after a failure, from the meeting on, with another key,
+ * another port unless one is given, and the next epoch. */
 #include "launch/launch.h"
 
 #include "base/bytes.h"
 #include "base/rng.h"
 #include "launch/meet.h"
 #include "launch/start.h"
+#include "transport/job/job.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,6 +29,8 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#define PAUSE_MOST_MS 30000
 
 static int random_id(struct gyre_launch_job *job)
 {
@@ -120,11 +126,25 @@ static bool meets(const struct gyre_launch_options *options)
            !options->controlled;
 }
 
+/* Pauses of 1, 2, 4 … 30 s, where the first is a second. */
+static int next_pause_ms(const struct gyre_launch_options *options, int used)
+{
+    int pause_ms = options->restart_pause_ms;
+    const int most = pause_ms > PAUSE_MOST_MS ? pause_ms : PAUSE_MOST_MS;
+    for (int i = 0; i < used && pause_ms < most; i++)
+        pause_ms *= 2;
+    return pause_ms < most ? pause_ms : most;
+}
+
 static int start_children(struct gyre_children *all, const struct gyre_launch_options *options,
                           struct gyre_launch_job *job, struct gyre_trouble *trouble)
 {
     all->program = options->program[0];
     all->remote = options->hosts;
+    all->leads = !options->node;
+    if (!options->controlled) /* the launcher above starts the job again */
+        all->restarts = job->restarts;
+    all->restarts.pause_ms = next_pause_ms(options, job->restarts.used);
     all->tells_early = options->controlled;
     if (options->controlled) {
         all->launcher_line[0].fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -151,31 +171,64 @@ static void open_standard_streams(void)
         close(fd);
 }
 
-int gyre_launch(const struct gyre_launch_options *options, struct gyre_trouble *trouble)
+/* Names the job and says how often it was started before. */
+static int begin_job(const struct gyre_launch_options *options, struct gyre_launch_job *job,
+                     struct gyre_trouble *trouble)
 {
-    static struct gyre_launch_job job;
+    uint16_t epoch = 0;
+    int status = options->epoch < 0 ? gyre_job_find_epoch(&epoch, trouble) : 0;
+    *job = (struct gyre_launch_job){.seating = options->seating,
+                                    .epoch = options->epoch < 0 ? epoch : options->epoch,
+                                    .restarts = {.most = options->restarts}};
+    if (status || options->job) {
+        snprintf(job->id, sizeof job->id, "%s", options->job ? options->job : "");
+        return status;
+    }
+    status = random_id(job);
+    return status
+               ? gyre_trouble_set(trouble, status, "cannot make a job name: %s", strerror(-status))
+               : 0;
+}
+
+/* From a meeting of the launchers to the end of all children. Returns the exit code, or a negative
+ * status with its trouble. */
+static int start_once(const struct gyre_launch_options *options, struct gyre_launch_job *job,
+                      enum gyre_restart *restart, struct gyre_trouble *trouble)
+{
     struct gyre_meeting meeting = {0};
     struct gyre_children all;
     int status = 0;
-    open_standard_streams();
-    job = (struct gyre_launch_job){.seating = options->seating};
-    choose_root(options, &job);
-    if (options->job)
-        snprintf(job.id, sizeof job.id, "%s", options->job);
-    else if ((status = random_id(&job)))
-        return gyre_trouble_set(trouble, status, "cannot make a job name: %s", strerror(-status));
-    if (meets(options) && (status = gyre_meeting_hold(&meeting, options->node, &job, trouble)))
+    choose_root(options, job);
+    if (meets(options) && (status = gyre_meeting_hold(&meeting, options->node, job, trouble)))
         return status;
     int launcher_lines = options->controlled ? 1 : meeting.launcher_lines;
-    int children = options->hosts ? job.seating.nodes : gyre_ranks_here(options, &job.seating);
+    int children = options->hosts ? job->seating.nodes : gyre_ranks_here(options, &job->seating);
     status = gyre_children_create(&all, children, launcher_lines, trouble);
     if (!status)
         gyre_meeting_move(&meeting, &all);
     if (!status)
-        status = start_children(&all, options, &job, trouble);
+        status = start_children(&all, options, job, trouble);
     if (!status)
         status = gyre_children_watch(&all);
+    *restart = all.restart;
     gyre_children_destroy(&all);
     gyre_meeting_end(&meeting);
     return status;
+}
+
+int gyre_launch(const struct gyre_launch_options *options, struct gyre_trouble *trouble)
+{
+    static struct gyre_launch_job job;
+    enum gyre_restart restart = GYRE_RESTART_NO;
+    open_standard_streams();
+    int status = begin_job(options, &job, trouble);
+    if (status)
+        return status;
+    for (;;) {
+        status = start_once(options, &job, &restart, trouble);
+        if (status < 0 || restart != GYRE_RESTART_YES)
+            return status;
+        job.restarts.used++;
+        job.epoch++;
+    }
 }

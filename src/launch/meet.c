@@ -3,7 +3,7 @@
  *     node 0: 4 ranks             node 1: 2 ranks
  *     launcher ◀───── join ──────▶ launcher     who is missing, refused or unknown is found out
  *        │                            │         here, by name
- *        │ ◀────── my size: 2 ─────── │
+ *        │ ◀────── my size: 2 ─────── │         and how often the job was restarted
  *        │ ── sizes 4, 2; job 3f… ──▶ │         all know where their ranks begin
  *     ranks 0–3                    ranks 4, 5   … and meet at the same address, which is free again
  *        │ ◀─ signal, failed, done ─▶ │         for as long as ranks run (launcher_line.h)
@@ -31,9 +31,13 @@
 #define JOIN_TIMEOUT_MS 300000
 #define DEAD_TIME_MS    10000
 
-struct minutes { /* what node 0 sends to all nodes; sizes in network order */
+struct notice { /* what each node brings; in network order */
+    uint32_t size, epoch, restarts_used, restarts_most;
+};
+
+struct minutes { /* what node 0 sends to all nodes */
     char id[64];
-    uint32_t size[GYRE_NODES_MAX];
+    struct notice notice[GYRE_NODES_MAX];
 };
 
 static int launcher_lost(const struct gyre_joined *joined, int node, int status,
@@ -49,8 +53,8 @@ static int preside(const struct gyre_joined *joined, struct minutes *minutes, ui
 {
     int status = 0, n = (int)joined->n;
     for (int i = 1; i < n && !status; i++)
-        if ((status = gyre_socket_move(joined->peer[i].control, POLLIN, &minutes->size[i],
-                                       sizeof(uint32_t), deadline_ns)))
+        if ((status = gyre_socket_move(joined->peer[i].control, POLLIN, &minutes->notice[i],
+                                       sizeof(struct notice), deadline_ns)))
             launcher_lost(joined, i, status, trouble);
     for (int i = 1; i < n && !status; i++)
         if ((status = gyre_socket_move(joined->peer[i].control, POLLOUT, minutes, sizeof *minutes,
@@ -63,18 +67,37 @@ static int attend(const struct gyre_joined *joined, struct minutes *minutes, uin
                   struct gyre_trouble *trouble)
 {
     int fd = joined->peer[0].control;
-    int status =
-        gyre_socket_move(fd, POLLOUT, &minutes->size[joined->rank], sizeof(uint32_t), deadline_ns);
+    int status = gyre_socket_move(fd, POLLOUT, &minutes->notice[joined->rank],
+                                  sizeof(struct notice), deadline_ns);
     if (!status)
         status = gyre_socket_move(fd, POLLIN, minutes, sizeof *minutes, deadline_ns);
     return status ? launcher_lost(joined, 0, status, trouble) : 0;
+}
+
+/* The greatest numbers hold: a launcher that takes the place of a lost one begins with none. */
+static int adopt_restarts(const struct minutes *minutes, struct gyre_launch_job *job,
+                          struct gyre_trouble *trouble)
+{
+    for (int i = 0; i < job->seating.nodes; i++) {
+        const struct notice *notice = &minutes->notice[i];
+        int epoch = (int)ntohl(notice->epoch), used = (int)ntohl(notice->restarts_used);
+        int most = (int)ntohl(notice->restarts_most);
+        if (most != job->restarts.most)
+            return gyre_trouble_set(trouble, GYRE_INVALID,
+                                    "--restarts is %d for node %d and %d here; give all nodes the "
+                                    "same",
+                                    most, i, job->restarts.most);
+        job->epoch = epoch > job->epoch ? epoch : job->epoch;
+        job->restarts.used = used > job->restarts.used ? used : job->restarts.used;
+    }
+    return 0;
 }
 
 static int adopt(const struct minutes *minutes, struct gyre_launch_job *job,
                  struct gyre_trouble *trouble)
 {
     for (int i = 0; i < job->seating.nodes; i++) {
-        int size = (int)ntohl(minutes->size[i]), known = job->seating.size[i];
+        int size = (int)ntohl(minutes->notice[i].size), known = job->seating.size[i];
         if (size < 1 || size > GYRE_RANKS_PER_NODE_MAX || (known && known != size))
             return gyre_trouble_set(
                 trouble, GYRE_INVALID,
@@ -84,14 +107,18 @@ static int adopt(const struct minutes *minutes, struct gyre_launch_job *job,
         job->seating.size[i] = size;
     }
     snprintf(job->id, sizeof job->id, "%.63s", minutes->id);
-    return 0;
+    return adopt_restarts(minutes, job, trouble);
 }
 
 static int exchange_jobs(const struct gyre_joined *joined, const struct gyre_launch_job *job,
                          struct minutes *minutes, struct gyre_trouble *trouble)
 {
     uint64_t deadline_ns = gyre_now_ns() + DEAD_TIME_MS * GYRE_MS;
-    minutes->size[joined->rank] = htonl((uint32_t)job->seating.size[joined->rank]);
+    minutes->notice[joined->rank] =
+        (struct notice){.size = htonl((uint32_t)job->seating.size[joined->rank]),
+                        .epoch = htonl((uint32_t)job->epoch),
+                        .restarts_used = htonl((uint32_t)job->restarts.used),
+                        .restarts_most = htonl((uint32_t)job->restarts.most)};
     snprintf(minutes->id, sizeof minutes->id, "%s", job->id);
     return joined->rank ? attend(joined, minutes, deadline_ns, trouble)
                         : preside(joined, minutes, deadline_ns, trouble);
@@ -170,7 +197,6 @@ void gyre_meeting_move(struct gyre_meeting *meeting, struct gyre_children *all)
 {
     for (int i = 0; i < meeting->launcher_lines; i++)
         all->launcher_line[i] = meeting->launcher_line[i];
-    all->relays = meeting->launcher_lines > 1;
     meeting->launcher_lines = 0;
 }
 

@@ -11,7 +11,8 @@ struct gyre_meeting {
 
 /* Blocks until the launchers of all nodes of job->seating have met at job->master_addr and
  * master_port, at most GYRE_JOIN_TIMEOUT (default 5 min). Fills in the sizes of the other nodes,
- * and the job's id from node 0. Otherwise returns a negative status with its trouble. */
+ * the job's id from node 0, and how often the job was restarted. Otherwise returns a negative
+ * status with its trouble. */
 int gyre_meeting_hold(struct gyre_meeting *meeting, int node, struct gyre_launch_job *job,
                       struct gyre_trouble *trouble);
 

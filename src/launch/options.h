@@ -20,6 +20,9 @@ struct gyre_launch_options {
     const char *log_dir;            /* the folder of rank-<r>.out and rank-<r>.err; NULL: no logs */
     bool bind;                      /* each rank runs on its own cores */
     bool prefix;                    /* "[rank] " before each line */
+    int restarts;         /* how often the whole job is started again after a failure, at most */
+    int restart_pause_ms; /* before the first of these; each later one doubles it, up to 30 s */
+    int epoch;            /* of the first start; -1: the environment's */
 };
 
 #endif

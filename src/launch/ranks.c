@@ -1,10 +1,12 @@
 /* The ranks of this machine.
  *
  * Each rank is the user's program. Its environment has the variables that launchers of this field
- * usually set, from which any program finds its place, and four more:
+ * usually set, from which any program finds its place, and five more:
  *
  *     RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT
+ *     TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS
  *     GYRE_JOB             the job's name
+ *     GYRE_EPOCH           how often the job was restarted
  *     GYRE_KEY_FD          32 secret bytes in a memfd of the rank's own
  *     GYRE_LAUNCHER_FD     a pipe that ends with the launcher
  *     GYRE_SIMULATED_NODE  the node this rank plays, where one machine plays several
@@ -31,13 +33,9 @@ static const char *const thread_variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_
                                                "NUMEXPR_NUM_THREADS"};
 
 /* Variables of another launcher that may have started this one: they describe another job. */
-static const char *const foreign_variables[] = {"GYRE_KEY",
-                                                "GYRE_KEY_FD",
-                                                "GYRE_EPOCH",
-                                                "GYRE_SIMULATED_NODE",
+static const char *const foreign_variables[] = {"GYRE_KEY", "GYRE_KEY_FD", "GYRE_SIMULATED_NODE",
                                                 "TORCHELASTIC_RUN_ID",
-                                                "TORCHELASTIC_USE_AGENT_STORE",
-                                                "TORCHELASTIC_RESTART_COUNT"};
+                                                "TORCHELASTIC_USE_AGENT_STORE"};
 
 int gyre_ranks_here(const struct gyre_launch_options *options, const struct gyre_seating *seating)
 {
@@ -61,6 +59,14 @@ static void add_place(struct gyre_variables *variables, const struct gyre_rank_s
     gyre_variables_add(variables, "NODE_RANK=%d", place->node);
 }
 
+static void add_restarts(struct gyre_variables *variables, const struct gyre_launch_job *job)
+{
+    int left = job->restarts.most - job->restarts.used;
+    gyre_variables_add(variables, "GYRE_EPOCH=%d", job->epoch);
+    gyre_variables_add(variables, "TORCHELASTIC_RESTART_COUNT=%d", job->epoch);
+    gyre_variables_add(variables, "TORCHELASTIC_MAX_RESTARTS=%d", job->epoch + left);
+}
+
 static void describe_rank(struct gyre_variables *variables,
                           const struct gyre_launch_options *options,
                           const struct gyre_launch_job *job, const struct gyre_rank_seat *place)
@@ -72,6 +78,7 @@ static void describe_rank(struct gyre_variables *variables,
     gyre_variables_add(variables, "MASTER_ADDR=%s", job->master_addr);
     gyre_variables_add(variables, "MASTER_PORT=%d", job->master_port);
     gyre_variables_add(variables, "GYRE_JOB=%s", job->id);
+    add_restarts(variables, job);
     if (options->simulate)
         gyre_variables_add(variables, "GYRE_SIMULATED_NODE=%d", place->node);
 }
@@ -84,12 +91,13 @@ static int make_log_folder(const char *path, struct gyre_trouble *trouble)
                : 0;
 }
 
-static int open_log(const char *folder, int rank, const char *ending, int *fd,
+/* A log of a job that was restarted goes on: it holds why. */
+static int open_log(const char *folder, int rank, const char *ending, bool goes_on, int *fd,
                     struct gyre_trouble *trouble)
 {
     char path[1024];
     snprintf(path, sizeof path, "%s/rank-%d.%s", folder, rank, ending);
-    *fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    *fd = open(path, O_WRONLY | O_CREAT | (goes_on ? O_APPEND : O_TRUNC) | O_CLOEXEC, 0666);
     if (*fd < 0)
         return gyre_trouble_set(trouble, GYRE_INVALID, "--log-dir: cannot write '%s': %s", path,
                                 strerror(errno));
@@ -104,24 +112,32 @@ static enum gyre_child_input rank_input(const struct gyre_launch_options *option
     return reads ? GYRE_INPUT_INHERITED : GYRE_INPUT_NONE;
 }
 
-static int start_rank(struct gyre_children *all, int index, struct gyre_spawn *spawn,
-                      const struct gyre_launch_options *options, const struct gyre_rank_seat *place,
-                      struct gyre_trouble *trouble)
+static int open_logs(struct gyre_spawn *spawn, const struct gyre_launch_options *options,
+                     const struct gyre_launch_job *job, int rank, struct gyre_trouble *trouble)
 {
-    struct gyre_child *child = &all->child[index];
+    bool goes_on = job->epoch > 0;
     int status = 0;
     spawn->out_log = spawn->err_log = -1;
-    spawn->input = rank_input(options, place->rank);
-    if (options->log_dir &&
-        ((status = open_log(options->log_dir, place->rank, "out", &spawn->out_log, trouble)) ||
-         (status = open_log(options->log_dir, place->rank, "err", &spawn->err_log, trouble))))
-        return status;
-    snprintf(child->name, sizeof child->name, "rank %d on %s", place->rank, gyre_host_name());
-    if ((status = gyre_child_spawn(child, &all->group, spawn, trouble)))
+    if (options->log_dir)
+        status = open_log(options->log_dir, rank, "out", goes_on, &spawn->out_log, trouble);
+    if (options->log_dir && !status)
+        status = open_log(options->log_dir, rank, "err", goes_on, &spawn->err_log, trouble);
+    return status;
+}
+
+static int start_rank(struct gyre_children *all, int index, struct gyre_spawn *spawn,
+                      const struct gyre_launch_options *options, const struct gyre_launch_job *job,
+                      int rank, struct gyre_trouble *trouble)
+{
+    struct gyre_child *child = &all->child[index];
+    int status = open_logs(spawn, options, job, rank, trouble);
+    spawn->input = rank_input(options, rank);
+    snprintf(child->name, sizeof child->name, "rank %d on %s", rank, gyre_host_name());
+    if (status || (status = gyre_child_spawn(child, &all->group, spawn, trouble)))
         return status;
     if (options->prefix) {
-        snprintf(child->out.prefix, sizeof child->out.prefix, "[%d] ", place->rank);
-        snprintf(child->err.prefix, sizeof child->err.prefix, "[%d] ", place->rank);
+        snprintf(child->out.prefix, sizeof child->out.prefix, "[%d] ", rank);
+        snprintf(child->err.prefix, sizeof child->err.prefix, "[%d] ", rank);
     }
     return 0;
 }
@@ -149,7 +165,7 @@ int gyre_ranks_start(struct gyre_children *all, const struct gyre_launch_options
             gyre_cores_of_rank(&cores, i, all->children, &cpus);
             spawn.cpus = &cpus;
         }
-        status = start_rank(all, i, &spawn, options, &place, trouble);
+        status = start_rank(all, i, &spawn, options, job, place.rank, trouble);
     }
     return status;
 }

@@ -12,6 +12,8 @@ struct gyre_launch_job {
     char id[64];
     uint8_t key[GYRE_KEY_BYTES];
     bool has_key; /* false: the ranks use the user's own key, see GYRE_KEY_FILE */
+    int epoch;    /* goes up with each start */
+    struct gyre_restarts restarts;
 };
 
 /* The number of ranks that this launcher starts itself: all ranks where it simulates every node,

@@ -4,6 +4,8 @@
  *       ├──────killed by a signal──────────▲                   ▲   └──second Ctrl-C──▲
  *       └──────told to end, program not found, launcher gone───┘
  *
+ *     all have ended ──▶ the launchers agree whether to start again ──▶ report ──▶ PAUSES
+ *
  * Invariants: the first failure decides the report and the exit code. Its consequences (ranks that
  * lost a peer, ranks that the launcher ended) change neither. The time from the first failure to
  * the end is bounded by the deadlines above plus the writing of output.
@@ -105,9 +107,12 @@ static void heed_signal(struct gyre_children *all, int number)
     char text[96];
     if (is_passed_on(number)) {
         gyre_children_signal(all, number);
-    } else if (number == SIGKILL || (number == SIGINT && all->phase == GYRE_CHILDREN_ENDS)) {
+        return;
+    }
+    all->for_good = true;
+    if (number == SIGKILL || (number == SIGINT && all->phase == GYRE_CHILDREN_ENDS)) {
         gyre_children_kill(all);
-    } else if (all->phase <= GYRE_CHILDREN_LAST_WORDS) {
+    } else if (all->phase <= GYRE_CHILDREN_LAST_WORDS || all->phase == GYRE_CHILDREN_PAUSES) {
         snprintf(text, sizeof text, "ended by signal %d (SIG%s)", number, sigabbrev_np(number));
         gyre_children_decide(all, 128 + number, text, NULL);
         gyre_children_end(all, number);
@@ -190,10 +195,13 @@ static void listen_to_launcher(struct gyre_children *all, struct gyre_launcher_l
             heed_signal(all, heard.number);
         } else if (heard.word == GYRE_WORD_FAILED) {
             gyre_children_decide(all, heard.number, heard.text, launcher_line);
-        } else {
+        } else if (heard.word == GYRE_WORD_GONE && all->phase != GYRE_CHILDREN_PAUSES) {
             snprintf(text, sizeof text, "%s has gone", launcher_line->name);
             gyre_children_decide(all, 1, text, NULL);
-            gyre_children_end(all, SIGTERM);
+            if (all->alive)
+                gyre_children_end(all, SIGTERM);
+        } else {
+            gyre_restart_hear(all, launcher_line, heard.word);
         }
     }
 }
@@ -208,6 +216,7 @@ static void write_sink(struct gyre_children *all, struct gyre_sink *sink)
         snprintf(text, sizeof text, "nobody reads the output any more");
     else
         snprintf(text, sizeof text, "cannot write the output: %s", strerror(-status));
+    all->for_good = true;
     gyre_children_decide(all, status == -EPIPE ? 128 + SIGPIPE : 1, text, NULL);
     gyre_children_end(all, SIGTERM);
 }
@@ -221,6 +230,8 @@ static void pass_deadline(struct gyre_children *all)
         gyre_children_enter(all, GYRE_CHILDREN_LAST_WORDS, GYRE_CHILDREN_LAST_WORDS_MS);
     } else if (all->phase == GYRE_CHILDREN_LAST_WORDS) {
         gyre_children_end(all, SIGTERM);
+    } else if (all->phase == GYRE_CHILDREN_PAUSES) {
+        gyre_children_enter(all, GYRE_CHILDREN_RUNS, 0);
     } else {
         gyre_children_kill(all);
     }
@@ -339,14 +350,29 @@ static void finish_children(struct gyre_children *all)
     gyre_children_enter(all, all->hurried ? GYRE_CHILDREN_ENDS : GYRE_CHILDREN_RUNS,
                         all->hurried ? GYRE_CHILDREN_TERM_MS : 0);
     gyre_children_announce(all, NULL);
-    for (int i = 0; i < all->launcher_lines; i++)
-        gyre_launcher_line_say(&all->launcher_line[i], "done");
+    gyre_restart_ask(all);
     for (int i = 0; i < all->children; i++)
         drain_output(all, &all->child[i].err);
+    while (gyre_restart_is_open(all))
+        watch_turn(all);
     if (all->first_failure.code && !all->tells_early)
         gyre_children_report(all);
     for (int i = 0; i < all->children; i++)
         drain_output(all, &all->child[i].out);
+    flush_output(all);
+}
+
+/* A signal may end the pause, and with it the job; so may another launcher. */
+static void pause_before_start(struct gyre_children *all)
+{
+    if (all->restarts.pause_ms)
+        gyre_children_enter(all, GYRE_CHILDREN_PAUSES, all->restarts.pause_ms);
+    while (all->phase == GYRE_CHILDREN_PAUSES && !all->for_good)
+        watch_turn(all);
+    if (!all->for_good)
+        return;
+    gyre_restart_revoke(all);
+    gyre_children_report(all);
     flush_output(all);
 }
 
@@ -357,5 +383,7 @@ int gyre_children_watch(struct gyre_children *all)
     while (all->alive)
         watch_turn(all);
     finish_children(all);
+    if (all->restart == GYRE_RESTART_YES)
+        pause_before_start(all);
     return all->first_failure.code;
 }

@@ -2,7 +2,8 @@
  *
  * The caller creates the set, spawns into all->child[0 … children), adds lines to other launchers
  * and calls gyre_children_watch(), which handles output, signals, the first failure and the orderly
- * end of all other children. */
+ * end of all other children. Whether the job is to be started again is decided here, and done by
+ * the caller, with a new set. */
 #ifndef GYRE_LAUNCH_CHILDREN_CHILDREN_H
 #define GYRE_LAUNCH_CHILDREN_CHILDREN_H
 
@@ -23,7 +24,8 @@ enum gyre_children_phase {
     GYRE_CHILDREN_DOUBTS,
     GYRE_CHILDREN_LAST_WORDS,
     GYRE_CHILDREN_ENDS,
-    GYRE_CHILDREN_KILLED
+    GYRE_CHILDREN_KILLED,
+    GYRE_CHILDREN_PAUSES /* all have ended; the job is started again at the deadline */
 };
 
 struct gyre_first_failure {
@@ -33,6 +35,14 @@ struct gyre_first_failure {
     bool suspected; /* a mere exit code, which no death has replaced */
     char text[1536];
 };
+
+struct gyre_restarts { /* of the whole job */
+    int used, most;
+    int pause_ms; /* before the next start */
+};
+
+/* Is the job started again? ASKED: node 0 has not answered yet. */
+enum gyre_restart { GYRE_RESTART_UNASKED, GYRE_RESTART_ASKED, GYRE_RESTART_YES, GYRE_RESTART_NO };
 
 struct gyre_children {
     struct gyre_process_group group;
@@ -45,8 +55,11 @@ struct gyre_children {
     bool tells_early; /* a launcher above waits for the report: print the report at the failure */
     struct gyre_launcher_line *launcher_line;
     int launcher_lines;
-    bool relays;  /* node 0: tells each launcher the failures of the others */
-    bool hurried; /* a signal asked for the end: do not wait for slow readers of the output */
+    bool leads;    /* node 0: tells each launcher the failures of the others, and decides for all */
+    bool hurried;  /* a signal asked for the end: do not wait for slow readers of the output */
+    bool for_good; /* a signal asked for the end, or no other start can help */
+    struct gyre_restarts restarts;
+    enum gyre_restart restart;
     enum gyre_children_phase phase;
     uint64_t deadline_ns; /* of the phase; 0: none */
     struct gyre_first_failure first_failure;
@@ -62,7 +75,8 @@ int gyre_children_create(struct gyre_children *all, int children, int launcher_l
 void gyre_children_destroy(struct gyre_children *all);
 
 /* Blocks until all children have ended and their output is written. Returns the exit code, from 0
- * to 255. */
+ * to 255. GYRE_RESTART_YES in all->restart then says that the launchers of all nodes have agreed to
+ * start the job again, that the line about it is written, and that the pause is over. */
 int gyre_children_watch(struct gyre_children *all);
 
 #endif

@@ -1,4 +1,5 @@
-/* Calls from the children's loop (children.c) into the rules of their end (outcome.c). */
+/* Calls from the children's loop (children.c) into the rules of their end (outcome.c) and of
+ * another start (restart.c). */
 #ifndef GYRE_LAUNCH_CHILDREN_INSIDE_H
 #define GYRE_LAUNCH_CHILDREN_INSIDE_H
 
@@ -25,5 +26,15 @@ void gyre_children_judge(struct gyre_children *all, int index);
 void gyre_children_hear_report(struct gyre_children *all, int index);
 /* Writes the report, one line, to standard error. */
 void gyre_children_report(struct gyre_children *all);
+
+/* Asks whether the job is started again. Called when all children have ended. */
+void gyre_restart_ask(struct gyre_children *all);
+/* Whether the answer is still to come from another launcher. */
+bool gyre_restart_is_open(struct gyre_children *all);
+/* Takes a launcher's word about it. */
+void gyre_restart_hear(struct gyre_children *all, struct gyre_launcher_line *teller,
+                       enum gyre_word word);
+/* Takes back a YES, here and, as far as they listen, on the other launchers. */
+void gyre_restart_revoke(struct gyre_children *all);
 
 #endif

@@ -52,14 +52,33 @@ static bool cut_line(struct gyre_launcher_line *launcher_line, char *line)
     return true;
 }
 
+/* Words without anything behind them; NONE: it is none of them. */
+static enum gyre_word find_plain_word(const char *line)
+{
+    static const struct {
+        const char *text;
+        enum gyre_word word;
+    } plain[] = {{"ended", GYRE_WORD_ENDED},
+                 {"over", GYRE_WORD_OVER},
+                 {"again", GYRE_WORD_AGAIN},
+                 {"done", GYRE_WORD_DONE}};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (!strcmp(line, plain[i].text))
+            return plain[i].word;
+    return GYRE_WORD_NONE;
+}
+
 struct gyre_heard gyre_launcher_line_next(struct gyre_launcher_line *launcher_line)
 {
     static char line[sizeof launcher_line->line];
     int number = 0, text = 0;
     while (cut_line(launcher_line, line)) {
-        if (!strcmp(line, "done"))
-            launcher_line->done = true;
-        else if (sscanf(line, "signal %d", &number) == 1 && number > 0 && number < 65)
+        enum gyre_word plain = find_plain_word(line);
+        if (plain != GYRE_WORD_NONE) {
+            launcher_line->done |= plain != GYRE_WORD_ENDED;
+            return (struct gyre_heard){plain, 0, ""};
+        }
+        if (sscanf(line, "signal %d", &number) == 1 && number > 0 && number < 65)
             return (struct gyre_heard){GYRE_WORD_SIGNAL, number, ""};
         else if (sscanf(line, "failed %d %n", &number, &text) == 1 && number > 0 && number < 256)
             return (struct gyre_heard){GYRE_WORD_FAILED, number, line + text};

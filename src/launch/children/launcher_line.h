@@ -2,9 +2,16 @@
  *
  *     signal 15                       end your ranks with this signal
  *     failed 137 rank 2 on gnode7 …   the job has failed: exit code, then the text
- *     done                            my ranks ended well; the end of this connection means nothing
+ *     done                            the job is over here; this connection may end
  *
- * An end of the connection without "done" says that the launcher behind it has gone. */
+ * Where the job may be started again, "done" is node 0's answer for all:
+ *
+ *     ended                           to node 0: all my ranks have ended
+ *     over                            to node 0: I leave, and the job is not to be started again
+ *     again                           from node 0: all have ended, and all start the job again
+ *
+ * An end of the connection before "done", "over" or "again" says that the launcher behind it has
+ * gone. */
 #ifndef GYRE_LAUNCH_CHILDREN_LAUNCHER_LINE_H
 #define GYRE_LAUNCH_CHILDREN_LAUNCHER_LINE_H
 
@@ -12,15 +19,25 @@
 #include <stddef.h>
 
 struct gyre_launcher_line {
-    int fd;    /* -1: none, or closed */
-    bool mute; /* never sends: the other side does not read (standard input) */
-    bool done;
+    int fd;         /* -1: none, or closed */
+    bool mute;      /* never sends: the other side does not read (standard input) */
+    bool done;      /* its end means nothing any more */
+    bool ended;     /* the ranks behind it have ended */
     char name[192]; /* who speaks, for reports */
     char line[2048];
     size_t length;
 };
 
-enum gyre_word { GYRE_WORD_NONE, GYRE_WORD_SIGNAL, GYRE_WORD_FAILED, GYRE_WORD_GONE };
+enum gyre_word {
+    GYRE_WORD_NONE,
+    GYRE_WORD_SIGNAL,
+    GYRE_WORD_FAILED,
+    GYRE_WORD_ENDED,
+    GYRE_WORD_OVER,
+    GYRE_WORD_AGAIN,
+    GYRE_WORD_DONE,
+    GYRE_WORD_GONE
+};
 
 struct gyre_heard {
     enum gyre_word word;

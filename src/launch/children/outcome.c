@@ -113,16 +113,32 @@ static size_t untold_length(const struct gyre_children *all, const char *text)
     return (size_t)(quote - text) - strlen("; its");
 }
 
+/* "restart 1 of 3 in 2 s: " before the failure, or " (after 3 restarts)" behind it. */
+static void tell_restarts(const struct gyre_children *all, char before[64], char behind[64])
+{
+    int used = all->restarts.used, pause_ms = all->restarts.pause_ms;
+    char pause[32] = "";
+    *before = *behind = 0;
+    if (pause_ms)
+        snprintf(pause, sizeof pause, " in %g s", pause_ms / 1e3);
+    if (all->restart == GYRE_RESTART_YES)
+        snprintf(before, 64, "restart %d of %d%s: ", used + 1, all->restarts.most, pause);
+    else if (used)
+        snprintf(behind, 64, " (after %d restart%s)", used, used > 1 ? "s" : "");
+}
+
 void gyre_children_report(struct gyre_children *all)
 {
     struct gyre_line_tap line = {.fd = -1, .log_fd = -1};
-    char text[sizeof all->first_failure.text + 128], more[96] = "";
+    char text[sizeof all->first_failure.text + 256], more[96] = "", before[64], behind[64];
     join_verdicts(all);
+    tell_restarts(all, before, behind);
     if (all->shown.left_out)
         snprintf(more, sizeof more, " (%u more failures are not shown; --log-dir FOLDER keeps all)",
                  all->shown.left_out);
-    snprintf(text, sizeof text, GYRE_REPORT_PREFIX "%.*s%s",
-             (int)untold_length(all, all->first_failure.text), all->first_failure.text, more);
+    snprintf(text, sizeof text, GYRE_REPORT_PREFIX "%s%.*s%s%s", before,
+             (int)untold_length(all, all->first_failure.text), all->first_failure.text, behind,
+             more);
     line.sink = &all->err;
     line.line = text;
     line.length = strlen(text);
@@ -136,7 +152,7 @@ void gyre_children_announce(struct gyre_children *all, const struct gyre_launche
     join_verdicts(all);
     all->first_failure.announced = true;
     for (int i = 0; i < all->launcher_lines; i++)
-        if (&all->launcher_line[i] != teller && (all->relays || !teller))
+        if (&all->launcher_line[i] != teller && (all->leads || !teller))
             gyre_launcher_line_say(&all->launcher_line[i], "failed %d %s", all->first_failure.code,
                                    all->first_failure.text);
     if (all->tells_early && !teller)
@@ -146,11 +162,12 @@ void gyre_children_announce(struct gyre_children *all, const struct gyre_launche
 void gyre_children_decide(struct gyre_children *all, int code, const char *text,
                           const struct gyre_launcher_line *teller)
 {
-    if (all->first_failure.code && all->phase != GYRE_CHILDREN_DOUBTS)
+    if (all->first_failure.code && all->phase != GYRE_CHILDREN_DOUBTS &&
+        all->phase != GYRE_CHILDREN_PAUSES)
         return;
     set_verdict(all, code, text);
     gyre_children_announce(all, teller);
-    if (all->phase <= GYRE_CHILDREN_DOUBTS)
+    if (all->phase <= GYRE_CHILDREN_DOUBTS && all->alive)
         gyre_children_enter(all, GYRE_CHILDREN_LAST_WORDS, GYRE_CHILDREN_LAST_WORDS_MS);
 }
 

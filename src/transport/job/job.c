@@ -281,15 +281,16 @@ static const struct gyre_options no_options = GYRE_OPTIONS_INIT;
 
 /* -- the rest ---------------------------------------------------------------------------------- */
 
-static int read_epoch(struct gyre_job *job, struct gyre_trouble *trouble)
+int gyre_job_find_epoch(uint16_t *epoch, struct gyre_trouble *trouble)
 {
+    *epoch = 0;
     static const char *const names[] = {"GYRE_EPOCH", "TORCHELASTIC_RESTART_COUNT",
                                         "SLURM_RESTART_COUNT"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (gyre_job_variable(names[i])) {
-            int epoch = 0;
-            int status = read_job_variable(names[i], 0, UINT16_MAX, &epoch, trouble);
-            job->epoch = (uint16_t)epoch;
+            int count = 0;
+            int status = read_job_variable(names[i], 0, UINT16_MAX, &count, trouble);
+            *epoch = (uint16_t)count;
             return status;
         }
     }
@@ -320,7 +321,7 @@ static int read_launcher(struct gyre_job *job, struct gyre_trouble *trouble)
 
 static int find_place(struct gyre_job *job, struct gyre_trouble *trouble)
 {
-    int status = read_epoch(job, trouble);
+    int status = gyre_job_find_epoch(&job->epoch, trouble);
     if (status == 0) {
         status = read_launcher(job, trouble);
     }

@@ -64,6 +64,10 @@ int gyre_job_adopt_key(struct gyre_job *job, const uint8_t key[32]);
 int gyre_job_find_rank(const struct gyre_options *options, struct gyre_job *job,
                        struct gyre_trouble *trouble);
 
+/* Finds how often the job was restarted, as the environment says it; 0: it does not. GYRE_INVALID
+ * with its trouble. */
+int gyre_job_find_epoch(uint16_t *epoch, struct gyre_trouble *trouble);
+
 enum gyre_key_origin {
     GYRE_KEY_UNWANTED, /* GYRE_AUTH=none */
     GYRE_KEY_LAUNCHED, /* from the launcher, GYRE_KEY_FD */

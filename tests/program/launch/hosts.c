@@ -114,6 +114,39 @@ static void a_far_failure_is_told_here(void **state)
     rig_end(&rig);
 }
 
+/* Each start has its own ssh, and the launchers behind them are told how many there were. */
+static void a_far_failure_starts_all_again(void **state)
+{
+    (void)state;
+    stand_in(honest);
+    rig_run(&rig, NULL,
+            WORDS("--hosts", "a:1,b:1", "--restarts", "3", "--restart-pause", "0",
+                  SHELL("echo start $GYRE_EPOCH of $TORCHELASTIC_MAX_RESTARTS;"
+                        "[ $GYRE_EPOCH = 1 ] && exit 0; [ $RANK = 1 ] && exit 9; sleep 1000")));
+    rig_expect(&rig, 0, "gyre run: restart 1 of 3: rank 1 on ");
+    for (int rank = 0; rank < 2; rank++)
+        for (int start = 0; start < 2; start++) {
+            char line[32];
+            snprintf(line, sizeof line, "[%d] start %d of 3", rank, start);
+            assert_int_equal(rig_count_lines(rig.out_text, line), 1);
+        }
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
+/* A host may come back: ssh's own failure is one like any other. */
+static void a_host_that_was_lost_may_come_back(void **state)
+{
+    (void)state;
+    stand_in("[ $1 = b ] && mkdir $here/lost 2>/dev/null && { echo no route >&2; exit 255; }\n"
+             "exec sh -c \"$2\"");
+    rig_run(&rig, NULL,
+            WORDS("--hosts", "a:1,b:1", "--restarts", "1", "--restart-pause", "0",
+                  SHELL("[ $GYRE_EPOCH = 1 ] && exit 0; sleep 1000")));
+    rig_expect(&rig, 0, "gyre run: restart 1 of 1: ssh to b failed first: exit code 255");
+    rig_end(&rig);
+}
+
 static void a_host_that_cannot_be_reached_is_named(void **state)
 {
     (void)state;
@@ -233,6 +266,8 @@ int main(void)
         cmocka_unit_test(the_key_is_not_in_the_command),
         cmocka_unit_test(words_travel_as_they_are),
         cmocka_unit_test(a_far_failure_is_told_here),
+        cmocka_unit_test(a_far_failure_starts_all_again),
+        cmocka_unit_test(a_host_that_was_lost_may_come_back),
         cmocka_unit_test(a_host_that_cannot_be_reached_is_named),
         cmocka_unit_test(signals_reach_far_ranks),
         cmocka_unit_test(far_ranks_end_with_this_launcher),

@@ -30,18 +30,25 @@ static const char *free_port(void)
     return text;
 }
 
+static const char *port, *restarts = "0", *pause_time = "0";
+
+static void start_node(int i, int nodes, const char *size, const char *script)
+{
+    char count[8], rank[8];
+    snprintf(count, sizeof count, "%d", nodes);
+    snprintf(rank, sizeof rank, "%d", i);
+    rig_start(&node[i],
+              (const char *const[]){"run", "--nnodes", count, "--node-rank", rank, "--master-port",
+                                    port, "-n", size, "--restarts", restarts, "--restart-pause",
+                                    pause_time, SHELL(script), NULL});
+}
+
 /* Starts the launchers in reverse order, so that node 0 is the last to come. */
 static void start_nodes(int nodes, const char *const sizes[], const char *script)
 {
-    char count[8], rank[8];
-    const char *port = free_port();
-    snprintf(count, sizeof count, "%d", nodes);
-    for (int i = nodes - 1; i >= 0; i--) {
-        snprintf(rank, sizeof rank, "%d", i);
-        rig_start(&node[i], (const char *const[]){"run", "--nnodes", count, "--node-rank", rank,
-                                                  "--master-port", port, "-n", sizes[i],
-                                                  SHELL(script), NULL});
-    }
+    port = free_port();
+    for (int i = nodes - 1; i >= 0; i--)
+        start_node(i, nodes, sizes[i], script);
 }
 
 static void end_nodes(int nodes)
@@ -146,6 +153,134 @@ static void a_lost_launcher_is_named(void **state)
     end_nodes(2);
 }
 
+/* -- restarts ---------------------------------------------------------------------------------- */
+
+/* From one leaf through node 0 to the other leaf. */
+static void a_failure_starts_all_nodes_again(void **state)
+{
+    static const char *const sizes[] = {"1", "1", "1"};
+    (void)state;
+    restarts = "2";
+    start_nodes(3, sizes,
+                "echo start $GYRE_EPOCH of $TORCHELASTIC_MAX_RESTARTS;"
+                "[ $GYRE_EPOCH = 1 ] && exit 0; [ $RANK = 2 ] && exit 6; exec sleep 1000");
+    for (int i = 0; i < 3; i++) {
+        char line[32];
+        rig_wait_end(&node[i]);
+        rig_expect(&node[i], 0, "gyre run: restart 1 of 2: rank 2 on ");
+        for (int start = 0; start < 2; start++) {
+            snprintf(line, sizeof line, "[%d] start %d of 2", i, start);
+            assert_int_equal(rig_count_lines(node[i].out_text, line), 1);
+        }
+        rig_wait_lifeless(&node[i]);
+    }
+    end_nodes(3);
+}
+
+/* A node whose ranks ended well waits for the others, for its ranks may be needed again. */
+static void a_node_that_ended_well_starts_again(void **state)
+{
+    static const char *const sizes[] = {"1", "1"};
+    char fifo[128], script[512];
+    (void)state;
+    restarts = "1";
+    snprintf(fifo, sizeof fifo, "%s/ended", rig_folder());
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    snprintf(script, sizeof script,
+             "echo start $GYRE_EPOCH; [ $GYRE_EPOCH = 1 ] && exit 0; [ $RANK = 0 ] || exit 0;"
+             "cat %s; exit 7",
+             fifo);
+    start_nodes(2, sizes, script);
+    rig_wait_for(&node[1], "[1] start 0");
+    close(open(fifo, O_WRONLY));
+    for (int i = 0; i < 2; i++) {
+        rig_wait_end(&node[i]);
+        rig_expect(&node[i], 0, "gyre run: restart 1 of 1: rank 0 on ");
+    }
+    assert_int_equal(rig_count_lines(node[1].out_text, "[1] start 1"), 1);
+    end_nodes(2);
+}
+
+/* Whoever restarts a lost launcher need not know how often the job was restarted. */
+static void a_new_launcher_takes_the_place_of_a_lost_one(void **state)
+{
+    static const char *const sizes[] = {"1", "1"};
+    static const char script[] = "echo start $GYRE_EPOCH of $TORCHELASTIC_MAX_RESTARTS;"
+                                 "[ $GYRE_EPOCH = 1 ] && exit 0; exec sleep 1000";
+    (void)state;
+    restarts = "1";
+    for (int lost = 0; lost < 2; lost++) {
+        start_nodes(2, sizes, script);
+        rig_wait_for(&node[0], "start 0 of 1");
+        rig_wait_for(&node[1], "start 0 of 1");
+        rig_signal(&node[lost], SIGKILL);
+        rig_wait_end(&node[lost]);
+        rig_wait_for(&node[!lost], "gyre run: restart 1 of 1: the launcher of node ");
+        rig_end(&node[lost]);
+        start_node(lost, 2, "1", script);
+        for (int i = 0; i < 2; i++) {
+            rig_wait_end(&node[i]);
+            assert_int_equal(node[i].code, 0);
+            assert_true(rig_has(node[i].out_text, "start 1 of 1"));
+        }
+        end_nodes(2);
+    }
+}
+
+static void a_signal_on_one_node_ends_all_for_good(void **state)
+{
+    static const char *const sizes[] = {"1", "1", "1"};
+    (void)state;
+    restarts = "5";
+    start_nodes(3, sizes, "echo ready; exec sleep 1000");
+    for (int i = 0; i < 3; i++)
+        rig_wait_for(&node[i], "ready");
+    rig_signal(&node[1], SIGTERM);
+    for (int i = 0; i < 3; i++) {
+        rig_wait_end(&node[i]);
+        rig_expect(&node[i], 128 + SIGTERM, "ended by signal 15 (SIGTERM)");
+        assert_false(rig_has(node[i].err_text, "restart"));
+    }
+    end_nodes(3);
+}
+
+static void a_signal_in_the_pause_ends_all_too(void **state)
+{
+    static const char *const sizes[] = {"1", "1", "1"};
+    (void)state;
+    restarts = "5";
+    pause_time = "1h";
+    start_nodes(3, sizes, "[ $RANK = 0 ] && exit 4; exec sleep 1000");
+    for (int i = 0; i < 3; i++)
+        rig_wait_for(&node[i], "gyre run: restart 1 of 5 in 3600 s: rank 0 on ");
+    rig_signal(&node[1], SIGTERM);
+    for (int i = 0; i < 3; i++) {
+        rig_wait_end(&node[i]);
+        rig_expect(&node[i], i == 1 ? 128 + SIGTERM : 4,
+                   i == 1 ? "gyre run: ended by signal 15" : "gyre run: rank 0 on ");
+    }
+    pause_time = "0";
+    end_nodes(3);
+}
+
+static void restarts_that_disagree_are_refused(void **state)
+{
+    (void)state;
+    port = free_port();
+    restarts = "1";
+    start_node(0, 2, "1", "true");
+    restarts = "2";
+    start_node(1, 2, "1", "true");
+    rig_wait_end(&node[1]);
+    rig_expect(&node[1], 2, "--restarts is 1 for node 0 and 2 here; give all nodes the same");
+    rig_wait_end(&node[0]);
+    rig_expect(&node[0], 2, "--restarts is 2 for node 1 and 1 here; give all nodes the same");
+    restarts = "0";
+    end_nodes(2);
+}
+
+/* -- refused ----------------------------------------------------------------------------------- */
+
 static void sizes_that_disagree_are_refused(void **state)
 {
     static const char *const sizes[] = {"3", "4,2"};
@@ -160,8 +295,8 @@ static void sizes_that_disagree_are_refused(void **state)
 
 static void another_key_does_not_get_in(void **state)
 {
-    const char *port = free_port();
     (void)state;
+    port = free_port();
     setenv("GYRE_JOIN_TIMEOUT", "1500ms", 1);
     rig_start(&node[0],
               (const char *const[]){"run", "--nnodes", "2", "--master-port", port, "true", NULL});
@@ -194,6 +329,12 @@ int main(void)
         cmocka_unit_test(a_failure_is_told_on_every_node),
         cmocka_unit_test(a_signal_ends_all_nodes),
         cmocka_unit_test(a_lost_launcher_is_named),
+        cmocka_unit_test(a_failure_starts_all_nodes_again),
+        cmocka_unit_test(a_node_that_ended_well_starts_again),
+        cmocka_unit_test(a_new_launcher_takes_the_place_of_a_lost_one),
+        cmocka_unit_test(a_signal_on_one_node_ends_all_for_good),
+        cmocka_unit_test(a_signal_in_the_pause_ends_all_too),
+        cmocka_unit_test(restarts_that_disagree_are_refused),
         cmocka_unit_test(sizes_that_disagree_are_refused),
         cmocka_unit_test(another_key_does_not_get_in),
     };
