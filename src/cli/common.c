@@ -59,6 +59,13 @@ int gyre_cli_job_around(char launcher[32])
     return job.world;
 }
 
+int gyre_cli_restarts(void)
+{
+    struct gyre_trouble unused = {0};
+    uint16_t epoch;
+    return gyre_job_find_epoch(&epoch, &unused) ? 0 : epoch;
+}
+
 int gyre_cli_path(char *path, size_t room, struct gyre_trouble *trouble)
 {
     ssize_t length = readlink("/proc/self/exe", path, room - 1);

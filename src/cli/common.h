@@ -20,6 +20,10 @@ int gyre_cli_devices(const char *list, struct gyre_trouble *trouble);
  * it is no rank. */
 int gyre_cli_job_around(char launcher[32]);
 
+/* How often this process's job was restarted, as its launcher says; 0 where gyre_init() will refuse
+ * what it says. */
+int gyre_cli_restarts(void);
+
 /* Prints a line for each variable that nothing reads, "gyre COMMAND: nothing reads …". Only what a
  * user starts says so: a rank of `gyre run` has been told. */
 void gyre_cli_tell_strangers(const char *command);

@@ -163,6 +163,16 @@ void rig_signal(struct rig *rig, int number)
     assert_int_equal(kill(rig->pid, number), 0);
 }
 
+void rig_signal_rank(struct rig *rig, int rank, int number)
+{
+    char command[512];
+    snprintf(command, sizeof command,
+             "for p in $(cat /proc/%d/task/*/children); do tr '\\0' '\\n' </proc/$p/environ | "
+             "grep -qx RANK=%d && kill -%d $p && exit 0; done; exit 1",
+             (int)rig->pid, rank, number);
+    assert_int_equal(system(command), 0);
+}
+
 void rig_end(struct rig *rig)
 {
     int fds[] = {rig->in, rig->out, rig->err, rig->life};

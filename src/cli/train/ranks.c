@@ -62,45 +62,78 @@ int gyre_cli_train_check_start(int ranks, const struct gyre_train_options *optio
     return status ? status : check_cores(cores, ranks, trouble);
 }
 
-int gyre_cli_train_ranks(const char *ranks, const char *measured,
+struct launch_command {
+    char tool[4096];
+    int words;
+    char *word[WORDS_MOST];
+};
+
+static void add_word(struct launch_command *command, const char *word)
+{
+    if (command->words < WORDS_MOST - 1)
+        command->word[command->words++] = (char *)(uintptr_t)word;
+}
+
+static void add_flag(struct launch_command *command, const char *flag, const char *value)
+{
+    if (value) {
+        add_word(command, flag);
+        add_word(command, value);
+    }
+}
+
+static void add_launcher(struct launch_command *command, const struct gyre_cli_train_start *start,
+                         bool bind)
+{
+    add_word(command, command->tool);
+    add_word(command, "run");
+    add_flag(command, "-n", start->ranks);
+    add_flag(command, "--restarts", start->restarts);
+    add_word(command, "--no-prefix");
+    if (bind)
+        add_word(command, "--bind");
+}
+
+static int add_training(struct launch_command *command, const struct gyre_cli_train_start *start,
+                        char **argv, struct gyre_trouble *trouble)
+{
+    add_word(command, command->tool);
+    add_word(command, "train");
+    add_flag(command, "--typed", program_invocation_name);
+    add_flag(command, "--measured", start->measured);
+    for (; *argv && command->words < WORDS_MOST - 1; argv++) {
+        if (!is_ranks(*argv))
+            add_word(command, *argv);
+        else if (!strchr(*argv, '=') && argv[1])
+            argv++;
+    }
+    return *argv ? gyre_trouble_set(trouble, GYRE_INVALID,
+                                    "more than %d words; --config FILE takes any", WORDS_MOST - 15)
+                 : 0;
+}
+
+int gyre_cli_train_ranks(const struct gyre_cli_train_start *start,
                          const struct gyre_train_options *options, char **argv,
                          struct gyre_trouble *trouble)
 {
     static struct gyre_cores cores;
-    char tool[4096],
-        *word[WORDS_MOST] = {tool, "run", "-n", (char *)(uintptr_t)ranks, "--no-prefix"};
+    static struct launch_command command;
     int64_t count;
-    int words = 5,
-        status = gyre_parse_int("--ranks", ranks, 1, GYRE_CLI_TRAIN_RANKS_MOST, &count, trouble);
+    int status =
+        gyre_parse_int("--ranks", start->ranks, 1, GYRE_CLI_TRAIN_RANKS_MOST, &count, trouble);
     gyre_cores_find(&cores);
     if (!status)
         status = gyre_cli_train_check_start((int)count, options, &cores, trouble);
     if (!status)
-        status = gyre_cli_path(tool, sizeof tool, trouble);
+        status = gyre_cli_path(command.tool, sizeof command.tool, trouble);
     if (status)
         return status;
-    if (gyre_cores_are_free(&cores, (int)count, gyre_cores_busy()))
-        word[words++] = "--bind";
-    word[words++] = tool;
-    word[words++] = "train";
-    word[words++] = "--typed";
-    word[words++] = program_invocation_name;
-    if (measured) {
-        word[words++] = "--measured";
-        word[words++] = (char *)(uintptr_t)measured;
-    }
-    for (; *argv && words < WORDS_MOST - 1; argv++) {
-        if (!is_ranks(*argv))
-            word[words++] = *argv;
-        else if (!strchr(*argv, '=') && argv[1])
-            argv++;
-    }
-    if (*argv)
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "more than %d words; --config FILE takes any", WORDS_MOST - 13);
+    add_launcher(&command, start, gyre_cores_are_free(&cores, (int)count, gyre_cores_busy()));
+    if ((status = add_training(&command, start, argv, trouble)))
+        return status;
     if (isatty(STDOUT_FILENO) && ttyname(STDOUT_FILENO))
         setenv("GYRE_TERMINAL", ttyname(STDOUT_FILENO), 1);
     setenv("OPENBLAS_NUM_THREADS", "1", 0); /* `gyre run` would take all cores of a rank */
-    execv(tool, word);
-    return gyre_trouble_set(trouble, -errno, "%s: %s", tool, strerror(errno));
+    execv(command.tool, command.word);
+    return gyre_trouble_set(trouble, -errno, "%s: %s", command.tool, strerror(errno));
 }

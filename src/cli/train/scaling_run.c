@@ -61,7 +61,8 @@ static void become_run(const struct gyre_scaling_run *run, const char *file,
     char ranks[16];
     snprintf(ranks, sizeof ranks, "%d", run->ranks);
     dup2(STDERR_FILENO, STDOUT_FILENO);
-    int status = gyre_cli_train_ranks(ranks, file, options, argv, &trouble);
+    struct gyre_cli_train_start start = {.ranks = ranks, .measured = file};
+    int status = gyre_cli_train_ranks(&start, options, argv, &trouble);
     _exit(gyre_cli_fail("train", status, &trouble));
 }
 

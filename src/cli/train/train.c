@@ -22,11 +22,25 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RANKS, SCALING, MARKDOWN, BACKEND, DEVICES, PRESET, CONFIG, HELP, TYPED, MEASURED, OWN };
+enum {
+    RANKS,
+    RESTARTS,
+    SCALING,
+    MARKDOWN,
+    BACKEND,
+    DEVICES,
+    PRESET,
+    CONFIG,
+    HELP,
+    TYPED,
+    MEASURED,
+    OWN
+};
 #define FLAGS_MOST 96
 
 static const struct gyre_flag own_flags[OWN] = {
     [RANKS] = {"ranks", 0, "COUNT", "start so many ranks here; without it, be one of a job's"},
+    [RESTARTS] = {"restarts", 0, "COUNT", "after a failure, go on from --save; at most so often"},
     [SCALING] = {"scaling", 0, "LIST", "train on each number of ranks, 1,2,4, and print a table"},
     [MARKDOWN] = {"markdown", 0, "FILE", "the table of --scaling; --svg is its drawing then"},
     [BACKEND] = {"backend", 0, "NAME", "how ranks reach each other: TRANSPORTS"},
@@ -61,6 +75,7 @@ static int print_train_help(const struct asked *asked)
     puts("usage: gyre train [FLAGS]\n");
     gyre_flags_print(asked->flag, asked->flags);
     puts("\nexamples: gyre train --preset wine --ranks 2\n"
+         "          gyre train --data table.csv --ranks 2 --save run1 --restarts 3\n"
          "          gyre train --preset mnist --scaling 1,2,4 --svg scaling.svg\n"
          "          gyre train --data table.csv --layers 64,32,10 --optimizer adam --lr 1e-3\n"
          "          gyre run --hosts a:4,b:2 gyre train --config job.conf --save run1 --resume\n\n"
@@ -109,6 +124,34 @@ static int check_options(const struct asked *asked, struct gyre_train_options *o
     return status ? status : gyre_train_options_check(options, trouble);
 }
 
+/* The ranks get all words, --restarts too, for rank 0 repeats them in the end. */
+static int check_restarts(const struct asked *asked, const struct gyre_train_options *options,
+                          struct gyre_trouble *trouble)
+{
+    const char *restarts = asked->own[RESTARTS];
+    if (!restarts)
+        return 0;
+    if (asked->own[SCALING])
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "--restarts does not go with --scaling: its runs are measured");
+    if (!asked->own[RANKS] && !asked->own[TYPED])
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "--restarts is of the ranks that --ranks starts; give it to what "
+                                "starts this one: gyre run --restarts %s … gyre train …",
+                                restarts);
+    return options->save ? 0
+                         : gyre_trouble_set(trouble, GYRE_INVALID,
+                                            "--restarts needs --save DIR to go on from");
+}
+
+/* A training that is started again goes on. Where an earlier training had left something in the
+ * folder, the first start was refused. */
+static void resume_after_restart(struct gyre_train_options *options)
+{
+    if (options->save && !options->evaluate && gyre_cli_restarts())
+        options->resume = true;
+}
+
 static int settle_options(const struct asked *asked, struct gyre_train_options *options,
                           char **storage, struct gyre_trouble *trouble)
 {
@@ -121,7 +164,13 @@ static int settle_options(const struct asked *asked, struct gyre_train_options *
     for (int i = OWN; !status && i < asked->flags; i++)
         if (asked->given[i])
             status = gyre_train_option_set(options, asked->flag[i].name, asked->value[i], trouble);
-    return status ? status : check_options(asked, options, trouble);
+    if (!status)
+        status = check_options(asked, options, trouble);
+    if (!status)
+        status = check_restarts(asked, options, trouble);
+    if (!asked->own[RANKS] && !asked->own[SCALING])
+        resume_after_restart(options);
+    return status;
 }
 
 /* -- one --------------------------------------------------------------------------------------- */
@@ -209,7 +258,10 @@ static int start_training(const struct asked *asked, char **argv,
     if (scaling.list)
         return gyre_cli_scaling(&scaling, options, argv, trouble);
     if (asked->own[RANKS])
-        return gyre_cli_train_ranks(asked->own[RANKS], NULL, options, argv, trouble);
+        return gyre_cli_train_ranks(
+            &(struct gyre_cli_train_start){.ranks = asked->own[RANKS],
+                                           .restarts = asked->own[RESTARTS]},
+            options, argv, trouble);
     return be_training_rank(asked, argv, options, trouble);
 }
 
