@@ -193,7 +193,8 @@ static int start_host(struct gyre_children *all, int node, char *host, char *com
     snprintf(child->name, sizeof child->name, "%s %s",
              gyre_host_is_here(host) ? "the launcher on" : "ssh to", host);
     status = gyre_child_spawn(child, &all->group, &spawn, trouble);
-    child->err.aside = GYRE_REPORT_PREFIX;
+    if (!status && (status = gyre_line_tap_keep(&child->err, GYRE_REPORT_PREFIX)))
+        gyre_trouble_set(trouble, status, "no memory for a host's reports");
     return status ? status : send_key(child, key);
 }
 

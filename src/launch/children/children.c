@@ -176,9 +176,10 @@ static bool readable(int fd)
 static void end_child(struct gyre_children *all, int index)
 {
     struct gyre_child *child = &all->child[index];
-    while (readable(child->err.fd) && gyre_sink_has_room(child->err.sink))
+    while (readable(child->err.fd) && gyre_sink_has_room(child->err.sink)) {
         gyre_line_tap_read(&child->err);
-    gyre_children_hear_report(all, index);
+        gyre_children_hear_report(all, index);
+    }
     read_exec_errors(all);
     gyre_child_reap(child);
     all->alive--;

@@ -31,6 +31,7 @@
 #define READ_GROWTH                                                                                \
     (READ_BYTES * (1 + sizeof(((struct gyre_line_tap *)0)->prefix)) + GYRE_LINE_MAX + 1)
 #define SINK_BYTES (2 * READ_GROWTH)
+#define KEPT_BYTES (READ_BYTES + GYRE_LAST_MAX) /* lines kept in one read, behind one that waited */
 
 int gyre_sink_init(struct gyre_sink *sink, int fd)
 {
@@ -114,6 +115,7 @@ void gyre_line_tap_deinit(struct gyre_line_tap *tap)
     if (tap->log_fd >= 0)
         close(tap->log_fd);
     free(tap->line);
+    free(tap->kept);
     *tap = (struct gyre_line_tap){.fd = -1, .log_fd = -1};
 }
 
@@ -130,10 +132,43 @@ static void keep_line(char to[GYRE_LAST_MAX], const char *line, size_t length)
     strcpy(to + kept, kept < length ? more : "");
 }
 
+int gyre_line_tap_keep(struct gyre_line_tap *tap, const char *aside)
+{
+    tap->kept = malloc(KEPT_BYTES);
+    tap->aside = tap->kept ? aside : NULL;
+    return tap->kept ? 0 : -ENOMEM;
+}
+
+bool gyre_line_tap_take(struct gyre_line_tap *tap, char line[GYRE_LAST_MAX])
+{
+    char *newline = tap->kept_length ? memchr(tap->kept, '\n', tap->kept_length) : NULL;
+    if (!newline)
+        return false;
+    size_t length = (size_t)(newline - tap->kept);
+    memcpy(line, tap->kept, length);
+    line[length] = 0;
+    tap->kept_length -= length + 1;
+    memmove(tap->kept, newline + 1, tap->kept_length);
+    return true;
+}
+
 static bool is_aside(const struct gyre_line_tap *tap)
 {
     size_t length = tap->aside ? strlen(tap->aside) : 0;
     return length && tap->length >= length && !memcmp(tap->line, tap->aside, length);
+}
+
+static void put_aside(struct gyre_line_tap *tap)
+{
+    char line[GYRE_LAST_MAX];
+    size_t skipped = strlen(tap->aside);
+    keep_line(line, tap->line + skipped, tap->length - skipped);
+    size_t length = strlen(line);
+    if (length + 1 > KEPT_BYTES - tap->kept_length)
+        return;
+    memcpy(tap->kept + tap->kept_length, line, length);
+    tap->kept[tap->kept_length + length] = '\n';
+    tap->kept_length += length + 1;
 }
 
 static void show_line(struct gyre_line_tap *tap)
@@ -146,8 +181,7 @@ static void show_line(struct gyre_line_tap *tap)
 static void pass_line(struct gyre_line_tap *tap)
 {
     if (is_aside(tap)) {
-        if (!*tap->kept)
-            keep_line(tap->kept, tap->line, tap->length);
+        put_aside(tap);
     } else {
         if (!tap->shown || gyre_shown_admit(tap->shown, tap->line, tap->length))
             show_line(tap);

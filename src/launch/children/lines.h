@@ -27,8 +27,9 @@ struct gyre_line_tap {
     struct gyre_sink *sink;
     struct gyre_shown *shown; /* by all taps; NULL: every line is passed on */
     char prefix[24];          /* "[3] ", "" for none */
-    const char *aside;        /* lines that begin with this are not passed on; NULL: none */
-    char kept[GYRE_LAST_MAX]; /* the first of them */
+    const char *aside;        /* lines that begin with this are kept, not passed on; NULL: none */
+    char *kept;               /* those lines, without that beginning, a newline behind each */
+    size_t kept_length;
     char last[GYRE_LAST_MAX]; /* the last line that was not blank */
     char *line;               /* the line that has not ended yet */
     size_t length;
@@ -40,6 +41,12 @@ int gyre_sink_init(struct gyre_sink *sink, int fd);
 void gyre_sink_deinit(struct gyre_sink *sink);
 int gyre_line_tap_init(struct gyre_line_tap *tap, int fd, int log_fd, struct gyre_sink *sink);
 void gyre_line_tap_deinit(struct gyre_line_tap *tap);
+
+/* Keeps lines that begin with `aside` for gyre_line_tap_take(), which cuts off the first of them and
+ * returns false where there is none. Taken after each read; a line beyond the room is lost.
+ * -ENOMEM. */
+int gyre_line_tap_keep(struct gyre_line_tap *tap, const char *aside);
+bool gyre_line_tap_take(struct gyre_line_tap *tap, char line[GYRE_LAST_MAX]);
 
 /* True while the sink has room for the most that one gyre_line_tap_read() may add. */
 bool gyre_sink_has_room(const struct gyre_sink *sink);

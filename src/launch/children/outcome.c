@@ -221,9 +221,11 @@ void gyre_children_judge(struct gyre_children *all, int index)
  * exit code. */
 void gyre_children_hear_report(struct gyre_children *all, int index)
 {
-    const struct gyre_line_tap *tap = &all->child[index].err;
-    if (!*tap->kept || (all->first_failure.code && all->phase != GYRE_CHILDREN_DOUBTS))
-        return;
-    gyre_children_decide(all, 1, tap->kept + strlen(tap->aside), NULL);
-    all->first_failure.child = index;
+    char text[GYRE_LAST_MAX];
+    while (gyre_line_tap_take(&all->child[index].err, text)) {
+        if (all->first_failure.code && all->phase != GYRE_CHILDREN_DOUBTS)
+            continue;
+        gyre_children_decide(all, 1, text, NULL);
+        all->first_failure.child = index;
+    }
 }

@@ -335,15 +335,27 @@ static void what_was_shown_scrolls_away(void **state)
     assert_true(gyre_shown_recently(&shown, "gyre train: rank 4 fails"));
 }
 
-static void a_report_is_kept_aside(void **state)
+/* All that one read can bring. */
+static void reports_are_kept_aside(void **state)
 {
+    char line[GYRE_LAST_MAX], many[8192];
     struct lines lines;
     (void)state;
     lines_open(&lines);
-    lines.tap.aside = "gyre run: ";
+    assert_int_equal(gyre_line_tap_keep(&lines.tap, "gyre run: "), 0);
     put(&lines, "before\ngyre run: rank 3\ngyre run: rank 4\ngyre ran\n");
     assert_string_equal(got(&lines), "[7] before\n[7] gyre ran\n");
-    assert_string_equal(lines.tap.kept, "gyre run: rank 3");
+    assert_true(gyre_line_tap_take(&lines.tap, line));
+    assert_string_equal(line, "rank 3");
+    assert_true(gyre_line_tap_take(&lines.tap, line));
+    assert_string_equal(line, "rank 4");
+    assert_false(gyre_line_tap_take(&lines.tap, line));
+    for (size_t at = 0; at + 12 < sizeof many; at += 12)
+        strcpy(many + at, "gyre run: x\n");
+    put(&lines, many);
+    for (size_t i = 0; i < strlen(many) / 12; i++)
+        assert_true(gyre_line_tap_take(&lines.tap, line));
+    assert_false(gyre_line_tap_take(&lines.tap, line));
     lines_close(&lines);
 }
 
@@ -474,7 +486,7 @@ int main(void)
         cmocka_unit_test(equal_failures_of_the_tool_are_shown_once),
         cmocka_unit_test(of_many_failures_the_first_are_shown),
         cmocka_unit_test(what_was_shown_scrolls_away),
-        cmocka_unit_test(a_report_is_kept_aside),
+        cmocka_unit_test(reports_are_kept_aside),
         cmocka_unit_test(a_full_sink_asks_for_nothing),
         cmocka_unit_test(a_sink_without_reader_breaks_once),
         cmocka_unit_test(words_arrive_in_any_pieces),
