@@ -23,6 +23,8 @@ const struct gyre_flag gyre_run_flags[FLAGS] = {
     [MAX_RESTARTS] = {"max-restarts", 0, "COUNT", NULL}, /* torchrun's word for it */
     [PAUSE] = {"restart-pause", 0, "TIME",
                "before the first of them; doubled each time, up to 30s (1s)"},
+    [ELASTIC] = {"elastic", 0, "MIN[:MAX]",
+                 "go on without ranks that are lost, while MIN are left"},
     [JOB] = {"job", 0, "NAME", "the job's name (random)"},
     [RDZV_ID] = {"rdzv-id", 0, "NAME", NULL},
     [NESTED] = {"nested", 0, NULL, "inside a rank of another `gyre run`: start a job of its own"},

@@ -19,6 +19,7 @@ enum {
     LOG_DIR,
     NO_PREFIX,
     RESTARTS,
+    ELASTIC,
     MAX_RESTARTS,
     PAUSE,
     JOB,

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RANKS_MOST    (1 << 20)
 #define RESTARTS_MOST 10000
 #define EPOCHS_MOST   65535
 #define PAUSE_MOST_MS 3600000
@@ -163,6 +164,30 @@ static int settle_restarts(const struct gyre_run_words *words, struct gyre_launc
     return status;
 }
 
+/* "2" or "2:4". */
+static int settle_elastic(const struct gyre_run_words *words, struct gyre_launch_options *options,
+                          struct gyre_trouble *trouble)
+{
+    const char *text = words->of[ELASTIC], *colon = text ? strchr(text, ':') : NULL;
+    char least[16];
+    int64_t numbers[2] = {0};
+    if (!text)
+        return 0;
+    snprintf(least, sizeof least, "%.*s", colon ? (int)(colon - text) : 15, text);
+    if (gyre_parse_int("MIN", least, 1, RANKS_MOST, &numbers[0], NULL) ||
+        (colon && gyre_parse_int("MAX", colon + 1, 1, RANKS_MOST, &numbers[1], NULL)))
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "--elastic is \"%s\": expected MIN or MIN:MAX, such as 2:4", text);
+    if (options->restarts)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "--elastic goes on without a rank that is lost, --restarts starts "
+                                "all ranks again, and a rank cannot join a job that runs: give one "
+                                "of them");
+    options->elastic_least = (int)numbers[0];
+    options->elastic_most = (int)numbers[1];
+    return 0;
+}
+
 int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts,
                     struct gyre_launch_options *options, struct gyre_trouble *trouble)
 {
@@ -173,7 +198,8 @@ int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts
         (status = number(words, PORT, 0, 65535, &options->master_port, trouble)) ||
         (status = gyre_cli_backend(words->of[BACKEND], trouble)) ||
         (status = gyre_cli_devices(words->of[DEVICES], trouble)) ||
-        (status = settle_restarts(words, options, trouble)))
+        (status = settle_restarts(words, options, trouble)) ||
+        (status = settle_elastic(words, options, trouble)))
         return status;
     options->controlled = words->of[NODE];
     options->master_addr = words->of[ADDR];

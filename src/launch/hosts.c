@@ -34,7 +34,7 @@ static const char *const carried[] = {"LD_LIBRARY_PATH", "OMP_NUM_THREADS",  "OP
 static const char *const private[] = {"GYRE_KEY",         "GYRE_KEY_FD", "GYRE_KEY_FILE",
                                       "GYRE_LAUNCHER_FD", "GYRE_JOB",    "GYRE_SIMULATED_NODE",
                                       "GYRE_ROOT",        "GYRE_SSH",    "GYRE_EPOCH",
-                                      "GYRE_TERMINAL"};
+                                      "GYRE_TERMINAL",    "GYRE_ELASTIC"};
 
 static bool named(const char *variable, const char *const *names, size_t count)
 {
@@ -105,6 +105,8 @@ static char *far_command(const struct gyre_launch_options *options,
     gyre_host_put_word(out, job->id);
     put_sizes(out, &job->seating);
     fprintf(out, " --epoch %d --restarts %d", job->epoch, job->restarts.most - job->restarts.used);
+    if (job->elastic_least)
+        fprintf(out, " --elastic %d:%d", job->elastic_least, gyre_launch_elastic_most(job));
     fputs(options->bind ? " --bind" : "", out);
     fputs(options->prefix ? "" : " --no-prefix", out);
     if (options->log_dir) {
@@ -217,6 +219,7 @@ int gyre_hosts_start(struct gyre_children *all, const struct gyre_launch_options
     for (int node = 0; node < job->seating.nodes && !status; node++) {
         char *command = far_command(options, job, node);
         snprintf(host, sizeof host, "%s", options->hosts->name[node]);
+        all->child[node].ranks = job->seating.size[node];
         status = command ? start_host(all, node, host, command, job->key, trouble)
                          : gyre_trouble_set(trouble, -ENOMEM, "no memory for a command line");
         free(command);

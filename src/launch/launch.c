@@ -141,7 +141,10 @@ static int start_children(struct gyre_children *all, const struct gyre_launch_op
 {
     all->program = options->program[0];
     all->remote = options->hosts;
+    all->node = options->controlled ? 0 : options->node;
     all->leads = !options->node;
+    all->elastic = (struct gyre_elastic){.least = job->elastic_least,
+                                         .ranks = gyre_seating_world(&job->seating)};
     if (!options->controlled) /* the launcher above starts the job again */
         all->restarts = job->restarts;
     all->restarts.pause_ms = next_pause_ms(options, job->restarts.used);
@@ -179,7 +182,9 @@ static int begin_job(const struct gyre_launch_options *options, struct gyre_laun
     int status = options->epoch < 0 ? gyre_job_find_epoch(&epoch, trouble) : 0;
     *job = (struct gyre_launch_job){.seating = options->seating,
                                     .epoch = options->epoch < 0 ? epoch : options->epoch,
-                                    .restarts = {.most = options->restarts}};
+                                    .restarts = {.most = options->restarts},
+                                    .elastic_least = options->elastic_least,
+                                    .elastic_most = options->elastic_most};
     if (status || options->job) {
         snprintf(job->id, sizeof job->id, "%s", options->job ? options->job : "");
         return status;
@@ -188,6 +193,19 @@ static int begin_job(const struct gyre_launch_options *options, struct gyre_laun
     return status
                ? gyre_trouble_set(trouble, status, "cannot make a job name: %s", strerror(-status))
                : 0;
+}
+
+/* MIN and MAX stand around the number of ranks, which is known once the launchers have met. */
+static int check_elastic(const struct gyre_launch_job *job, struct gyre_trouble *trouble)
+{
+    int world = gyre_seating_world(&job->seating), least = job->elastic_least;
+    int most = gyre_launch_elastic_most(job);
+    return !least || (least <= world && world <= most)
+               ? 0
+               : gyre_trouble_set(trouble, GYRE_INVALID,
+                                  "--elastic %d:%d does not fit the job's %d rank%s: expected "
+                                  "MIN:MAX around their number",
+                                  least, most, world, world == 1 ? "" : "s");
 }
 
 /* From a meeting of the launchers to the end of all children. Returns the exit code, or a negative
@@ -199,8 +217,12 @@ static int start_once(const struct gyre_launch_options *options, struct gyre_lau
     struct gyre_children all;
     int status = 0;
     choose_root(options, job);
-    if (meets(options) && (status = gyre_meeting_hold(&meeting, options->node, job, trouble)))
+    if (meets(options))
+        status = gyre_meeting_hold(&meeting, options->node, job, trouble);
+    if (status || (status = check_elastic(job, trouble))) {
+        gyre_meeting_end(&meeting);
         return status;
+    }
     int launcher_lines = options->controlled ? 1 : meeting.launcher_lines;
     int children = options->hosts ? job->seating.nodes : gyre_ranks_here(options, &job->seating);
     status = gyre_children_create(&all, children, launcher_lines, trouble);

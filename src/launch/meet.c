@@ -32,7 +32,7 @@
 #define DEAD_TIME_MS    10000
 
 struct notice { /* what each node brings; in network order */
-    uint32_t size, epoch, restarts_used, restarts_most;
+    uint32_t size, epoch, restarts_used, restarts_most, elastic_least, elastic_most;
 };
 
 struct minutes { /* what node 0 sends to all nodes */
@@ -74,6 +74,18 @@ static int attend(const struct gyre_joined *joined, struct minutes *minutes, uin
     return status ? launcher_lost(joined, 0, status, trouble) : 0;
 }
 
+static int compare_elastic(const struct notice *notice, int node, const struct gyre_launch_job *job,
+                           struct gyre_trouble *trouble)
+{
+    int least = (int)ntohl(notice->elastic_least), most = (int)ntohl(notice->elastic_most);
+    if (least == job->elastic_least && most == job->elastic_most)
+        return 0;
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "--elastic is %d:%d for node %d and %d:%d here (0: not given); give "
+                            "all nodes the same",
+                            least, most, node, job->elastic_least, job->elastic_most);
+}
+
 /* The greatest numbers hold: a launcher that takes the place of a lost one begins with none. */
 static int adopt_restarts(const struct minutes *minutes, struct gyre_launch_job *job,
                           struct gyre_trouble *trouble)
@@ -104,6 +116,8 @@ static int adopt(const struct minutes *minutes, struct gyre_launch_job *job,
                 "--nproc-per-node: node %d starts %d ranks, but here its size is "
                 "given as %d",
                 i, size, known);
+        if (compare_elastic(&minutes->notice[i], i, job, trouble))
+            return GYRE_INVALID;
         job->seating.size[i] = size;
     }
     snprintf(job->id, sizeof job->id, "%.63s", minutes->id);
@@ -118,14 +132,17 @@ static int exchange_jobs(const struct gyre_joined *joined, const struct gyre_lau
         (struct notice){.size = htonl((uint32_t)job->seating.size[joined->rank]),
                         .epoch = htonl((uint32_t)job->epoch),
                         .restarts_used = htonl((uint32_t)job->restarts.used),
-                        .restarts_most = htonl((uint32_t)job->restarts.most)};
+                        .restarts_most = htonl((uint32_t)job->restarts.most),
+                        .elastic_least = htonl((uint32_t)job->elastic_least),
+                        .elastic_most = htonl((uint32_t)job->elastic_most)};
     snprintf(minutes->id, sizeof minutes->id, "%s", job->id);
     return joined->rank ? attend(joined, minutes, deadline_ns, trouble)
                         : preside(joined, minutes, deadline_ns, trouble);
 }
 
 /* Moves the connections that are kept out of `joined`. */
-static int open_lines(struct gyre_meeting *meeting, struct gyre_joined *joined)
+static int open_lines(struct gyre_meeting *meeting, struct gyre_joined *joined,
+                      const struct gyre_launch_job *job)
 {
     int first = joined->rank ? 0 : 1, count = joined->rank ? 1 : (int)joined->n - 1;
     meeting->launcher_line = calloc((size_t)count, sizeof *meeting->launcher_line);
@@ -134,6 +151,8 @@ static int open_lines(struct gyre_meeting *meeting, struct gyre_joined *joined)
     meeting->launcher_lines = count;
     for (int i = 0; i < count; i++) {
         struct gyre_launcher_line *launcher_line = &meeting->launcher_line[i];
+        launcher_line->node = first + i;
+        launcher_line->ranks = job->seating.size[first + i];
         launcher_line->fd = joined->peer[first + i].control;
         gyre_socket_tune(launcher_line->fd, DEAD_TIME_MS); /* nobody beats on this line */
         joined->peer[first + i].control = -1;
@@ -187,7 +206,7 @@ int gyre_meeting_hold(struct gyre_meeting *meeting, int node, struct gyre_launch
                           job->seating.nodes, job->master_addr, job->master_port);
     if (!status)
         status = adopt(&minutes, job, trouble);
-    if (!status && (status = open_lines(meeting, joined)))
+    if (!status && (status = open_lines(meeting, joined, job)))
         gyre_trouble_set(trouble, status, "no memory for %d launchers", job->seating.nodes);
     gyre_joined_destroy(joined);
     return status;

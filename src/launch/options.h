@@ -22,6 +22,8 @@ struct gyre_launch_options {
     bool prefix;                    /* "[rank] " before each line */
     int restarts;         /* how often the whole job is started again after a failure, at most */
     int restart_pause_ms; /* before the first of these; each later one doubles it, up to 30 s */
+    int elastic_least;    /* ranks that must be left of a job that loses some; 0: all */
+    int elastic_most;     /* to which it may grow; 0: as many as at its start */
     int epoch;            /* of the first start; -1: the environment's */
 };
 

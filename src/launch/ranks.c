@@ -1,12 +1,13 @@
 /* The ranks of this machine.
  *
  * Each rank is the user's program. Its environment has the variables that launchers of this field
- * usually set, from which any program finds its place, and five more:
+ * usually set, from which any program finds its place, and up to six more:
  *
  *     RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT
  *     TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS
  *     GYRE_JOB             the job's name
  *     GYRE_EPOCH           how often the job was restarted
+ *     GYRE_ELASTIC         how few and how many ranks an elastic job may have
  *     GYRE_KEY_FD          32 secret bytes in a memfd of the rank's own
  *     GYRE_LAUNCHER_FD     a pipe that ends with the launcher
  *     GYRE_SIMULATED_NODE  the node this rank plays, where one machine plays several
@@ -33,9 +34,10 @@ static const char *const thread_variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_
                                                "NUMEXPR_NUM_THREADS"};
 
 /* Variables of another launcher that may have started this one: they describe another job. */
-static const char *const foreign_variables[] = {"GYRE_KEY", "GYRE_KEY_FD", "GYRE_SIMULATED_NODE",
-                                                "TORCHELASTIC_RUN_ID",
-                                                "TORCHELASTIC_USE_AGENT_STORE"};
+static const char *const foreign_variables[] = {
+    "GYRE_ELASTIC",        "GYRE_KEY",
+    "GYRE_KEY_FD",         "GYRE_SIMULATED_NODE",
+    "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"};
 
 int gyre_ranks_here(const struct gyre_launch_options *options, const struct gyre_seating *seating)
 {
@@ -79,6 +81,9 @@ static void describe_rank(struct gyre_variables *variables,
     gyre_variables_add(variables, "MASTER_PORT=%d", job->master_port);
     gyre_variables_add(variables, "GYRE_JOB=%s", job->id);
     add_restarts(variables, job);
+    if (job->elastic_least)
+        gyre_variables_add(variables, "GYRE_ELASTIC=%d:%d", job->elastic_least,
+                           gyre_launch_elastic_most(job));
     if (options->simulate)
         gyre_variables_add(variables, "GYRE_SIMULATED_NODE=%d", place->node);
 }
@@ -130,6 +135,7 @@ static int start_rank(struct gyre_children *all, int index, struct gyre_spawn *s
                       int rank, struct gyre_trouble *trouble)
 {
     struct gyre_child *child = &all->child[index];
+    child->ranks = 1;
     int status = open_logs(spawn, options, job, rank, trouble);
     spawn->input = rank_input(options, rank);
     snprintf(child->name, sizeof child->name, "rank %d on %s", rank, gyre_host_name());

@@ -14,7 +14,14 @@ struct gyre_launch_job {
     bool has_key; /* false: the ranks use the user's own key, see GYRE_KEY_FILE */
     int epoch;    /* goes up with each start */
     struct gyre_restarts restarts;
+    int elastic_least, elastic_most; /* as given; 0: not */
 };
+
+/* To how many ranks an elastic job may grow: without a number of its own it does not. */
+static inline int gyre_launch_elastic_most(const struct gyre_launch_job *job)
+{
+    return job->elastic_most ? job->elastic_most : gyre_seating_world(&job->seating);
+}
 
 /* The number of ranks that this launcher starts itself: all ranks where it simulates every node,
  * otherwise its node's. */

@@ -64,6 +64,8 @@ struct gyre_child {
     int pidfd;  /* -1 once the child was seen to end */
     int input;  /* write end of the child's standard input; -1: none */
     int status; /* from waitpid(2), valid once pidfd is -1 */
+    int ranks;  /* that the child is, or whose launcher it reaches: set by the caller */
+    int lost;   /* of these */
     struct gyre_line_tap out, err;
 };
 

@@ -186,6 +186,16 @@ static void end_child(struct gyre_children *all, int index)
     gyre_children_judge(all, index);
 }
 
+static void hear_loss(struct gyre_children *all, struct gyre_launcher_line *teller,
+                      const struct gyre_heard *heard)
+{
+    struct gyre_lost_ranks loss = {heard->node, heard->ranks, heard->number, heard->text};
+    if (heard->node == teller->node)
+        teller->lost += heard->ranks;
+    if (all->elastic.least)
+        gyre_children_lose(all, &loss, teller);
+}
+
 static void listen_to_launcher(struct gyre_children *all, struct gyre_launcher_line *launcher_line)
 {
     char text[sizeof launcher_line->name + 32];
@@ -196,7 +206,11 @@ static void listen_to_launcher(struct gyre_children *all, struct gyre_launcher_l
             heed_signal(all, heard.number);
         } else if (heard.word == GYRE_WORD_FAILED) {
             gyre_children_decide(all, heard.number, heard.text, launcher_line);
+        } else if (heard.word == GYRE_WORD_LOST) {
+            hear_loss(all, launcher_line, &heard);
         } else if (heard.word == GYRE_WORD_GONE && all->phase != GYRE_CHILDREN_PAUSES) {
+            if (gyre_children_lose_launcher(all, launcher_line))
+                continue;
             snprintf(text, sizeof text, "%s has gone", launcher_line->name);
             gyre_children_decide(all, 1, text, NULL);
             if (all->alive)

@@ -18,6 +18,7 @@
 #define GYRE_CHILDREN_LAST_WORDS_MS 1000 /* in which other children may write after a failure */
 #define GYRE_CHILDREN_TERM_MS       5000 /* from the signal that asks for the end to SIGKILL */
 #define GYRE_REPORT_PREFIX          "gyre run: "
+#define GYRE_LOSS_FORMAT            "lost %d %d " /* ranks, exit code: to the launcher above */
 
 enum gyre_children_phase {
     GYRE_CHILDREN_RUNS,
@@ -41,6 +42,13 @@ struct gyre_restarts { /* of the whole job */
     int pause_ms; /* before the next start */
 };
 
+struct gyre_elastic { /* a job that goes on without ranks that are lost */
+    int least;        /* ranks that must be left; 0: the job is not elastic */
+    int ranks, lost;  /* of the whole job */
+    int first_code;   /* of the first that was lost; 0: none was */
+    char first[1280];
+};
+
 /* Is the job started again? ASKED: node 0 has not answered yet. */
 enum gyre_restart { GYRE_RESTART_UNASKED, GYRE_RESTART_ASKED, GYRE_RESTART_YES, GYRE_RESTART_NO };
 
@@ -55,9 +63,11 @@ struct gyre_children {
     bool tells_early; /* a launcher above waits for the report: print the report at the failure */
     struct gyre_launcher_line *launcher_line;
     int launcher_lines;
+    int node;      /* of the launchers that met; 0 elsewhere */
     bool leads;    /* node 0: tells each launcher the failures of the others, and decides for all */
     bool hurried;  /* a signal asked for the end: do not wait for slow readers of the output */
     bool for_good; /* a signal asked for the end, or no other start can help */
+    struct gyre_elastic elastic;
     struct gyre_restarts restarts;
     enum gyre_restart restart;
     enum gyre_children_phase phase;

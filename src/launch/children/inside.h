@@ -1,9 +1,18 @@
-/* Calls from the children's loop (children.c) into the rules of their end (outcome.c) and of
- * another start (restart.c). */
+/* The inside of this room, for its files only.
+ *
+ *     children.c   the entry: the loop
+ *     judge.c      what the end of a child means
+ *     loss.c       ranks that an elastic job does without
+ *     restart.c    whether the job is started again
+ *     outcome.c    the phases of the end, and the failure that is reported
+ *
+ * A file calls only files listed below it. */
 #ifndef GYRE_LAUNCH_CHILDREN_INSIDE_H
 #define GYRE_LAUNCH_CHILDREN_INSIDE_H
 
 #include "launch/children/children.h"
+
+#define GYRE_QUOTE " last message: " /* in a failure, behind "; its" or "; the" */
 
 /* gyre_children_enter() changes the phase; gyre_children_signal() sends a signal to all children.
  * gyre_children_end() sends a signal and gives the children time to end. gyre_children_kill() kills
@@ -20,12 +29,34 @@ void gyre_children_announce(struct gyre_children *all, const struct gyre_launche
  * the launcher that told the failure; NULL: the failure was seen here. */
 void gyre_children_decide(struct gyre_children *all, int code, const char *text,
                           const struct gyre_launcher_line *teller);
-/* Decides on the status of a child that was reaped. */
-void gyre_children_judge(struct gyre_children *all, int index);
-/* Decides on the report of a launcher behind ssh. */
-void gyre_children_hear_report(struct gyre_children *all, int index);
+/* The same for a mere exit code, which may be the consequence of what is noticed later. */
+void gyre_children_suspect(struct gyre_children *all, int code, const char *text);
+/* Writes a line to standard error, without the last message of a child at the end of `text` where
+ * the reader still has that before him. */
+void gyre_children_say(struct gyre_children *all, const char *before, const char *text,
+                       const char *behind);
 /* Writes the report, one line, to standard error. */
 void gyre_children_report(struct gyre_children *all);
+
+struct gyre_lost_ranks {
+    int node;  /* of the launchers that met; 0 elsewhere */
+    int ranks; /* how many */
+    int code;  /* exit code of the first of them */
+    const char *text;
+};
+
+/* Whether the job is elastic, and runs: an end of a child is no failure then, but a loss. */
+bool gyre_children_may_lose(const struct gyre_children *all);
+/* Counts a loss, tells it, and fails the job where too few ranks are left. `teller` as above. */
+void gyre_children_lose(struct gyre_children *all, const struct gyre_lost_ranks *loss,
+                        const struct gyre_launcher_line *teller);
+/* Takes the end of another launcher as a loss; false where it is a failure. */
+bool gyre_children_lose_launcher(struct gyre_children *all, struct gyre_launcher_line *gone);
+
+/* Decides on the status of a child that was reaped. */
+void gyre_children_judge(struct gyre_children *all, int index);
+/* Decides on what a launcher behind ssh has told. */
+void gyre_children_hear_report(struct gyre_children *all, int index);
 
 /* Asks whether the job is started again. Called when all children have ended. */
 void gyre_restart_ask(struct gyre_children *all);

@@ -68,26 +68,40 @@ static enum gyre_word find_plain_word(const char *line)
     return GYRE_WORD_NONE;
 }
 
+static bool is_exit_code(int number)
+{
+    return number > 0 && number < 256;
+}
+
+/* A line with something behind its word; NONE: it is none. */
+static struct gyre_heard read_word(const char *line)
+{
+    int number = 0, text = 0, node = 0, ranks = 0;
+    if (sscanf(line, "signal %d", &number) == 1 && number > 0 && number < 65)
+        return (struct gyre_heard){GYRE_WORD_SIGNAL, number, "", 0, 0};
+    if (sscanf(line, "failed %d %n", &number, &text) == 1 && is_exit_code(number))
+        return (struct gyre_heard){GYRE_WORD_FAILED, number, line + text, 0, 0};
+    if (sscanf(line, "lost %d %d %d %n", &node, &ranks, &number, &text) == 3 &&
+        is_exit_code(number) && node >= 0 && ranks > 0)
+        return (struct gyre_heard){GYRE_WORD_LOST, number, line + text, node, ranks};
+    return (struct gyre_heard){find_plain_word(line), 0, "", 0, 0};
+}
+
 struct gyre_heard gyre_launcher_line_next(struct gyre_launcher_line *launcher_line)
 {
     static char line[sizeof launcher_line->line];
-    int number = 0, text = 0;
     while (cut_line(launcher_line, line)) {
-        enum gyre_word plain = find_plain_word(line);
-        if (plain != GYRE_WORD_NONE) {
-            launcher_line->done |= plain != GYRE_WORD_ENDED;
-            return (struct gyre_heard){plain, 0, ""};
-        }
-        if (sscanf(line, "signal %d", &number) == 1 && number > 0 && number < 65)
-            return (struct gyre_heard){GYRE_WORD_SIGNAL, number, ""};
-        else if (sscanf(line, "failed %d %n", &number, &text) == 1 && number > 0 && number < 256)
-            return (struct gyre_heard){GYRE_WORD_FAILED, number, line + text};
+        struct gyre_heard heard = read_word(line);
+        launcher_line->done |= heard.word == GYRE_WORD_OVER || heard.word == GYRE_WORD_AGAIN ||
+                               heard.word == GYRE_WORD_DONE;
+        if (heard.word != GYRE_WORD_NONE)
+            return heard;
     }
     if (launcher_line->fd < 0 && !launcher_line->done) {
         launcher_line->done = true;
-        return (struct gyre_heard){GYRE_WORD_GONE, 1, ""};
+        return (struct gyre_heard){GYRE_WORD_GONE, 1, "", 0, 0};
     }
-    return (struct gyre_heard){GYRE_WORD_NONE, 0, ""};
+    return (struct gyre_heard){GYRE_WORD_NONE, 0, "", 0, 0};
 }
 
 void gyre_launcher_line_say(struct gyre_launcher_line *launcher_line, const char *format, ...)

@@ -2,6 +2,7 @@
  *
  *     signal 15                       end your ranks with this signal
  *     failed 137 rank 2 on gnode7 …   the job has failed: exit code, then the text
+ *     lost 1 2 137 rank 4 on b: …     of node 1, 2 ranks are lost: exit code, text
  *     done                            the job is over here; this connection may end
  *
  * Where the job may be started again, "done" is node 0's answer for all:
@@ -19,11 +20,12 @@
 #include <stddef.h>
 
 struct gyre_launcher_line {
-    int fd;         /* -1: none, or closed */
-    bool mute;      /* never sends: the other side does not read (standard input) */
-    bool done;      /* its end means nothing any more */
-    bool ended;     /* the ranks behind it have ended */
-    char name[192]; /* who speaks, for reports */
+    int fd;                /* -1: none, or closed */
+    bool mute;             /* never sends: the other side does not read (standard input) */
+    bool done;             /* its end means nothing any more */
+    bool ended;            /* the ranks behind it have ended */
+    int node, ranks, lost; /* of a launcher that was met: its node, whose ranks are lost in part */
+    char name[192];        /* who speaks, for reports */
     char line[2048];
     size_t length;
 };
@@ -32,6 +34,7 @@ enum gyre_word {
     GYRE_WORD_NONE,
     GYRE_WORD_SIGNAL,
     GYRE_WORD_FAILED,
+    GYRE_WORD_LOST,
     GYRE_WORD_ENDED,
     GYRE_WORD_OVER,
     GYRE_WORD_AGAIN,
@@ -42,7 +45,8 @@ enum gyre_word {
 struct gyre_heard {
     enum gyre_word word;
     int number;       /* of the signal, or the exit code */
-    const char *text; /* of the failure; valid until the line is read again */
+    const char *text; /* of the failure or the loss; valid until the line is read again */
+    int node, ranks;  /* that are lost */
 };
 
 /* Reads once, without blocking, from a launcher's line that poll(2) calls ready. The caller then

@@ -42,9 +42,9 @@ void gyre_sink_deinit(struct gyre_sink *sink);
 int gyre_line_tap_init(struct gyre_line_tap *tap, int fd, int log_fd, struct gyre_sink *sink);
 void gyre_line_tap_deinit(struct gyre_line_tap *tap);
 
-/* Keeps lines that begin with `aside` for gyre_line_tap_take(), which cuts off the first of them and
- * returns false where there is none. Taken after each read; a line beyond the room is lost.
- * -ENOMEM. */
+/* Keeps lines that begin with `aside` for gyre_line_tap_take(), which cuts off the first of them
+ * and returns false where there is none. There is room for those of one read; a line beyond it is
+ * lost. -ENOMEM. */
 int gyre_line_tap_keep(struct gyre_line_tap *tap, const char *aside);
 bool gyre_line_tap_take(struct gyre_line_tap *tap, char line[GYRE_LAST_MAX]);
 

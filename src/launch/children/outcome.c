@@ -14,6 +14,9 @@
  * message, they failed alike, and none of them was first. A message that a report ends with is left
  * out where the reader still has it before him.
  *
+ * An elastic job has losses before it has a failure (loss.c). A launcher behind ssh that a signal
+ * ends is one to it, so it reports nothing then.
+ *
  * Tested by tests/program/launch/launch.c. */
 #include "launch/children/inside.h"
 
@@ -24,8 +27,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define QUOTE " last message: " /* behind "; its" or "; the" */
 
 /* --- phases ----------------------------------------------------------------------------------- */
 
@@ -99,7 +100,7 @@ static void join_verdicts(struct gyre_children *all)
         return;
     snprintf(text, sizeof text, "all %d ranks on %s failed alike: exit code %d%s%s%s",
              all->children, gyre_host_name(), all->first_failure.code, *word ? "; the" : "",
-             *word ? QUOTE : "", word);
+             *word ? GYRE_QUOTE : "", word);
     set_verdict(all, all->first_failure.code, text);
 }
 
@@ -107,8 +108,8 @@ static void join_verdicts(struct gyre_children *all)
  * that before him. */
 static size_t untold_length(const struct gyre_children *all, const char *text)
 {
-    const char *quote = strstr(text, QUOTE);
-    if (!quote || !gyre_shown_recently(&all->shown, quote + strlen(QUOTE)))
+    const char *quote = strstr(text, GYRE_QUOTE);
+    if (!quote || !gyre_shown_recently(&all->shown, quote + strlen(GYRE_QUOTE)))
         return strlen(text);
     return (size_t)(quote - text) - strlen("; its");
 }
@@ -127,22 +128,29 @@ static void tell_restarts(const struct gyre_children *all, char before[64], char
         snprintf(behind, 64, " (after %d restart%s)", used, used > 1 ? "s" : "");
 }
 
+void gyre_children_say(struct gyre_children *all, const char *before, const char *text,
+                       const char *behind)
+{
+    struct gyre_line_tap line = {.fd = -1, .log_fd = -1, .sink = &all->err};
+    char whole[sizeof all->first_failure.text + 256];
+    snprintf(whole, sizeof whole, GYRE_REPORT_PREFIX "%s%.*s%s", before,
+             (int)untold_length(all, text), text, behind);
+    line.line = whole;
+    line.length = strlen(whole);
+    gyre_line_tap_finish(&line);
+}
+
 void gyre_children_report(struct gyre_children *all)
 {
-    struct gyre_line_tap line = {.fd = -1, .log_fd = -1};
-    char text[sizeof all->first_failure.text + 256], more[96] = "", before[64], behind[64];
+    char before[64], behind[64], more[160];
     join_verdicts(all);
     tell_restarts(all, before, behind);
+    snprintf(more, sizeof more, "%s", behind);
     if (all->shown.left_out)
-        snprintf(more, sizeof more, " (%u more failures are not shown; --log-dir FOLDER keeps all)",
+        snprintf(more, sizeof more,
+                 "%s (%u more failures are not shown; --log-dir FOLDER keeps all)", behind,
                  all->shown.left_out);
-    snprintf(text, sizeof text, GYRE_REPORT_PREFIX "%s%.*s%s%s", before,
-             (int)untold_length(all, all->first_failure.text), all->first_failure.text, behind,
-             more);
-    line.sink = &all->err;
-    line.line = text;
-    line.length = strlen(text);
-    gyre_line_tap_finish(&line);
+    gyre_children_say(all, before, all->first_failure.text, more);
 }
 
 void gyre_children_announce(struct gyre_children *all, const struct gyre_launcher_line *teller)
@@ -155,7 +163,7 @@ void gyre_children_announce(struct gyre_children *all, const struct gyre_launche
         if (&all->launcher_line[i] != teller && (all->leads || !teller))
             gyre_launcher_line_say(&all->launcher_line[i], "failed %d %s", all->first_failure.code,
                                    all->first_failure.text);
-    if (all->tells_early && !teller)
+    if (all->tells_early && !teller && !(all->elastic.least && all->for_good))
         gyre_children_report(all);
 }
 
@@ -171,61 +179,11 @@ void gyre_children_decide(struct gyre_children *all, int code, const char *text,
         gyre_children_enter(all, GYRE_CHILDREN_LAST_WORDS, GYRE_CHILDREN_LAST_WORDS_MS);
 }
 
-static void suspect(struct gyre_children *all, int code, const char *text)
+void gyre_children_suspect(struct gyre_children *all, int code, const char *text)
 {
     if (all->first_failure.code)
         return;
     set_verdict(all, code, text);
     all->first_failure.suspected = true;
     gyre_children_enter(all, GYRE_CHILDREN_DOUBTS, GYRE_CHILDREN_DOUBT_MS);
-}
-
-static int exit_code(int status)
-{
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-static void describe_end(const struct gyre_child *child, char *text, size_t capacity)
-{
-    int length;
-    if (WIFSIGNALED(child->status))
-        length =
-            snprintf(text, capacity, "%s failed first: killed by signal %d (SIG%s)", child->name,
-                     WTERMSIG(child->status), sigabbrev_np(WTERMSIG(child->status)));
-    else
-        length = snprintf(text, capacity, "%s failed first: exit code %d", child->name,
-                          WEXITSTATUS(child->status));
-    if (*child->err.last && (size_t)length < capacity)
-        snprintf(text + length, capacity - (size_t)length, "; its" QUOTE "%s", child->err.last);
-}
-
-void gyre_children_judge(struct gyre_children *all, int index)
-{
-    const struct gyre_child *child = &all->child[index];
-    char text[sizeof all->first_failure.text];
-    if (all->first_failure.child == index) {
-        all->first_failure.child = -1;
-        all->first_failure.code =
-            child->status ? exit_code(child->status) : all->first_failure.code;
-    }
-    if (!child->status)
-        return;
-    describe_end(child, text, sizeof text);
-    if (WIFSIGNALED(child->status))
-        gyre_children_decide(all, exit_code(child->status), text, NULL);
-    else
-        suspect(all, exit_code(child->status), text);
-}
-
-/* A launcher behind ssh reports while its ssh still runs. The report therefore comes before the
- * exit code. */
-void gyre_children_hear_report(struct gyre_children *all, int index)
-{
-    char text[GYRE_LAST_MAX];
-    while (gyre_line_tap_take(&all->child[index].err, text)) {
-        if (all->first_failure.code && all->phase != GYRE_CHILDREN_DOUBTS)
-            continue;
-        gyre_children_decide(all, 1, text, NULL);
-        all->first_failure.child = index;
-    }
 }

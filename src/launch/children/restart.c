@@ -8,6 +8,8 @@
  *                       node 0 ──again──▶ all: a rank failed, restarts are left, nobody said over
  *                       node 0 ──done───▶ all: otherwise
  *
+ * The launchers of an elastic job end together in the same way, for each counts the losses of all.
+ *
  * A launcher that has gone counts as one whose ranks have ended, and one that lost node 0 decides
  * for itself: all who are left meet again, and wait there for a new launcher of that node. A job
  * without restarts asks nobody.
@@ -17,6 +19,12 @@
  *
  * Tested by tests/program/launch/restarts.c. */
 #include "launch/children/inside.h"
+
+/* A launcher behind ssh has nobody to ask: the one above watches for its end. */
+static bool asks(const struct gyre_children *all)
+{
+    return !all->tells_early && (all->restarts.most || all->elastic.least);
+}
 
 static bool is_wrong_use(int code)
 {
@@ -44,7 +52,7 @@ static void say_to_all(struct gyre_children *all, const char *word)
 static void settle(struct gyre_children *all, bool again)
 {
     all->restart = again ? GYRE_RESTART_YES : GYRE_RESTART_NO;
-    if (all->leads || !all->restarts.most)
+    if (all->leads || !asks(all))
         say_to_all(all, again ? "again" : "done");
     else if (!again)
         say_to_all(all, "over");
@@ -64,7 +72,7 @@ void gyre_restart_ask(struct gyre_children *all)
 {
     if (all->restart != GYRE_RESTART_UNASKED)
         return; /* node 0 was told to end, and has said so */
-    if (!all->restarts.most || has_failed_for_good(all)) {
+    if (!asks(all) || has_failed_for_good(all)) {
         settle(all, false);
         return;
     }
@@ -89,7 +97,7 @@ void gyre_restart_hear(struct gyre_children *all, struct gyre_launcher_line *tel
                        enum gyre_word word)
 {
     teller->ended = true;
-    all->for_good |= word == GYRE_WORD_OVER && all->restarts.most;
+    all->for_good |= word == GYRE_WORD_OVER && asks(all);
     if (all->leads || all->restart == GYRE_RESTART_NO)
         return;
     if (word == GYRE_WORD_AGAIN)

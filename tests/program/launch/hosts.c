@@ -147,6 +147,50 @@ static void a_host_that_was_lost_may_come_back(void **state)
     rig_end(&rig);
 }
 
+#define WAITS "trap 'exit 0' USR1; echo ready; while :; do sleep 1 & wait; done"
+
+/* Behind ssh a launcher tells each loss, and this one counts. */
+static void losses_are_counted_over_the_hosts(void **state)
+{
+    (void)state;
+    stand_in(honest);
+    rig_start(&rig, WORDS("--hosts", "a:2,b:2", "--elastic", "2",
+                          SHELL("[ $RANK = 1 ] && { echo no disk >&2; exit 3; };"
+                                "[ $RANK = 3 ] && kill -9 $$;" WAITS)));
+    rig_wait_for(&rig, "[0] ready");
+    rig_wait_for(&rig, "[2] ready");
+    rig_wait_for(&rig, "gyre run: 3 of 4 ranks go on without rank ");
+    rig_wait_for(&rig, "gyre run: 2 of 4 ranks go on without rank ");
+    assert_int_equal(rig_count_lines(rig.out_text, "[1] ready"), 0);
+    rig_signal(&rig, SIGUSR1);
+    rig_wait_end(&rig);
+    assert_int_equal(rig.code, 0);
+    assert_false(rig_has(rig.err_text, "lost"));
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+    rig_run(&rig, NULL,
+            WORDS("--hosts", "a:2,b:2", "--elastic", "3",
+                  SHELL("[ $RANK = 1 ] || [ $RANK = 3 ] && kill -9 $$; exec sleep 1000")));
+    rig_expect(&rig, 128 + SIGKILL,
+               "gyre run: 2 of 4 ranks are left, and --elastic needs 3; lost first: rank ");
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
+static void a_lost_host_is_a_loss(void **state)
+{
+    (void)state;
+    stand_in("[ $1 = b ] && { echo no route to b >&2; exit 255; }; exec sh -c \"$2\"");
+    rig_start(&rig, WORDS("--hosts", "a:1,b:2", "--elastic", "1", SHELL(WAITS)));
+    rig_wait_for(&rig, "[0] ready");
+    rig_wait_for(&rig,
+                 "gyre run: 1 of 3 ranks go on without 2 ranks behind ssh to b: exit code 255");
+    rig_signal(&rig, SIGUSR1);
+    rig_wait_end(&rig);
+    assert_int_equal(rig.code, 0);
+    rig_end(&rig);
+}
+
 static void a_host_that_cannot_be_reached_is_named(void **state)
 {
     (void)state;
@@ -268,6 +312,8 @@ int main(void)
         cmocka_unit_test(a_far_failure_is_told_here),
         cmocka_unit_test(a_far_failure_starts_all_again),
         cmocka_unit_test(a_host_that_was_lost_may_come_back),
+        cmocka_unit_test(losses_are_counted_over_the_hosts),
+        cmocka_unit_test(a_lost_host_is_a_loss),
         cmocka_unit_test(a_host_that_cannot_be_reached_is_named),
         cmocka_unit_test(signals_reach_far_ranks),
         cmocka_unit_test(far_ranks_end_with_this_launcher),

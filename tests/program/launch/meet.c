@@ -30,7 +30,7 @@ static const char *free_port(void)
     return text;
 }
 
-static const char *port, *restarts = "0", *pause_time = "0";
+static const char *port, *restarts = "0", *pause_time = "0", *elastic;
 
 static void start_node(int i, int nodes, const char *size, const char *script)
 {
@@ -40,7 +40,8 @@ static void start_node(int i, int nodes, const char *size, const char *script)
     rig_start(&node[i],
               (const char *const[]){"run", "--nnodes", count, "--node-rank", rank, "--master-port",
                                     port, "-n", size, "--restarts", restarts, "--restart-pause",
-                                    pause_time, SHELL(script), NULL});
+                                    pause_time, elastic ? "--elastic" : "--bind",
+                                    elastic ? elastic : "--bind", SHELL(script), NULL});
 }
 
 /* Starts the launchers in reverse order, so that node 0 is the last to come. */
@@ -220,7 +221,7 @@ static void a_new_launcher_takes_the_place_of_a_lost_one(void **state)
         start_node(lost, 2, "1", script);
         for (int i = 0; i < 2; i++) {
             rig_wait_end(&node[i]);
-            assert_int_equal(node[i].code, 0);
+            rig_expect(&node[i], 0, "");
             assert_true(rig_has(node[i].out_text, "start 1 of 1"));
         }
         end_nodes(2);
@@ -276,6 +277,86 @@ static void restarts_that_disagree_are_refused(void **state)
     rig_wait_end(&node[0]);
     rig_expect(&node[0], 2, "--restarts is 2 for node 1 and 1 here; give all nodes the same");
     restarts = "0";
+    end_nodes(2);
+}
+
+/* -- elastic ----------------------------------------------------------------------------------- */
+
+#define WAITS "trap 'exit 0' USR1; echo ready; while :; do sleep 1 & wait; done"
+
+/* Each launcher counts the losses of all: a rank of one leaf, then the launcher of the other. */
+static void losses_are_counted_over_the_nodes(void **state)
+{
+    static const char *const sizes[] = {"1", "2", "2"};
+    (void)state;
+    elastic = "2";
+    start_nodes(3, sizes, "[ $RANK = 4 ] && kill -9 $$;" WAITS);
+    for (int i = 0; i < 3; i++) {
+        rig_wait_for(&node[i], "ready");
+        rig_wait_for(&node[i], "gyre run: 4 of 5 ranks go on without rank 4 on ");
+    }
+    rig_signal(&node[1], SIGKILL);
+    rig_wait_end(&node[1]);
+    for (int i = 0; i < 3; i += 2)
+        rig_wait_for(&node[i], "2 of 5 ranks go on without 2 ranks of the launcher of node 1 on ");
+    for (int i = 0; i < 3; i += 2)
+        rig_signal(&node[i], SIGUSR1);
+    for (int i = 0; i < 3; i += 2) {
+        rig_wait_end(&node[i]);
+        rig_expect(&node[i], 0, ", which has gone");
+        rig_wait_lifeless(&node[i]);
+    }
+    end_nodes(3);
+}
+
+/* Without node 0 the leaves do not hear of each other any more, and go on all the same. */
+static void node_0_may_be_lost_too(void **state)
+{
+    static const char *const sizes[] = {"1", "1", "1"};
+    (void)state;
+    elastic = "1";
+    start_nodes(3, sizes, WAITS);
+    for (int i = 0; i < 3; i++)
+        rig_wait_for(&node[i], "ready");
+    rig_signal(&node[0], SIGKILL);
+    rig_wait_end(&node[0]);
+    for (int i = 1; i < 3; i++) {
+        rig_wait_for(&node[i], "2 of 3 ranks go on without 1 rank of the launcher of node 0 on ");
+        rig_signal(&node[i], SIGUSR1);
+        rig_wait_end(&node[i]);
+        rig_expect(&node[i], 0, ", which has gone");
+    }
+    end_nodes(3);
+}
+
+static void too_few_end_on_every_node(void **state)
+{
+    static const char *const sizes[] = {"1", "1", "1"};
+    (void)state;
+    elastic = "3";
+    start_nodes(3, sizes, "[ $RANK = 2 ] && exit 6; exec sleep 1000");
+    for (int i = 0; i < 3; i++) {
+        rig_wait_end(&node[i]);
+        rig_expect(
+            &node[i], 6,
+            "gyre run: 2 of 3 ranks are left, and --elastic needs 3; lost first: rank 2 on ");
+        rig_wait_lifeless(&node[i]);
+    }
+    end_nodes(3);
+}
+
+static void bounds_that_disagree_are_refused(void **state)
+{
+    (void)state;
+    port = free_port();
+    elastic = "1";
+    start_node(0, 2, "1", "true");
+    elastic = "1:4";
+    start_node(1, 2, "1", "true");
+    rig_wait_end(&node[1]);
+    rig_expect(&node[1], 2, "--elastic is 1:0 for node 0 and 1:4 here (0: not given)");
+    rig_wait_end(&node[0]);
+    elastic = NULL;
     end_nodes(2);
 }
 
@@ -335,6 +416,10 @@ int main(void)
         cmocka_unit_test(a_signal_on_one_node_ends_all_for_good),
         cmocka_unit_test(a_signal_in_the_pause_ends_all_too),
         cmocka_unit_test(restarts_that_disagree_are_refused),
+        cmocka_unit_test(losses_are_counted_over_the_nodes),
+        cmocka_unit_test(node_0_may_be_lost_too),
+        cmocka_unit_test(too_few_end_on_every_node),
+        cmocka_unit_test(bounds_that_disagree_are_refused),
         cmocka_unit_test(sizes_that_disagree_are_refused),
         cmocka_unit_test(another_key_does_not_get_in),
     };

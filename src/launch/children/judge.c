@@ -1,0 +1,102 @@
+/* What the end of a child means: nothing, a failure, or a loss to an elastic job.
+ *
+ *     a rank               ended by a signal            failure, at once
+ *                          ended with an exit code      failure, doubted for a moment (outcome.c)
+ *     a launcher           "gyre run: rank 4 on b …"    failure, told before its exit code is known
+ *     behind ssh           "gyre run: lost 1 137 …"     loss
+ *
+ * Tested by tests/program/launch/launch.c and elastic.c. */
+#include "launch/children/inside.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+static int exit_code(int status)
+{
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* "rank 3 on b" … ": exit code 2; its last message: …" */
+static void describe_end(const struct gyre_child *child, const char *who, char *text,
+                         size_t capacity)
+{
+    int length;
+    if (WIFSIGNALED(child->status))
+        length = snprintf(text, capacity, "%s: killed by signal %d (SIG%s)", who,
+                          WTERMSIG(child->status), sigabbrev_np(WTERMSIG(child->status)));
+    else
+        length = snprintf(text, capacity, "%s: exit code %d", who, WEXITSTATUS(child->status));
+    if (*child->err.last && (size_t)length < capacity)
+        snprintf(text + length, capacity - (size_t)length, "; its" GYRE_QUOTE "%s",
+                 child->err.last);
+}
+
+/* A launcher behind ssh has told of some of its ranks before; those that are left go with it. */
+static void lose_child(struct gyre_children *all, struct gyre_child *child)
+{
+    char who[sizeof child->name + 32], text[sizeof all->elastic.first];
+    struct gyre_lost_ranks loss = {all->node, child->ranks - child->lost, exit_code(child->status),
+                                   text};
+    child->lost = child->ranks;
+    if (all->remote)
+        snprintf(who, sizeof who, "%d rank%s behind %s", loss.ranks, loss.ranks == 1 ? "" : "s",
+                 child->name);
+    else
+        snprintf(who, sizeof who, "%s", child->name);
+    describe_end(child, who, text, sizeof text);
+    if (loss.ranks)
+        gyre_children_lose(all, &loss, NULL);
+}
+
+void gyre_children_judge(struct gyre_children *all, int index)
+{
+    const struct gyre_child *child = &all->child[index];
+    char who[sizeof child->name + 32], text[sizeof all->first_failure.text];
+    if (all->first_failure.child == index) {
+        all->first_failure.child = -1;
+        all->first_failure.code =
+            child->status ? exit_code(child->status) : all->first_failure.code;
+    }
+    if (!child->status)
+        return;
+    if (gyre_children_may_lose(all)) {
+        lose_child(all, &all->child[index]);
+        return;
+    }
+    snprintf(who, sizeof who, "%s failed first", child->name);
+    describe_end(child, who, text, sizeof text);
+    if (WIFSIGNALED(child->status))
+        gyre_children_decide(all, exit_code(child->status), text, NULL);
+    else
+        gyre_children_suspect(all, exit_code(child->status), text);
+}
+
+static bool hear_far_loss(struct gyre_children *all, struct gyre_child *child, const char *line)
+{
+    struct gyre_lost_ranks loss = {0};
+    int text = 0;
+    if (sscanf(line, GYRE_LOSS_FORMAT "%n", &loss.ranks, &loss.code, &text) != 2 || !text)
+        return false;
+    loss.text = line + text;
+    child->lost += loss.ranks;
+    if (gyre_children_may_lose(all))
+        gyre_children_lose(all, &loss, NULL);
+    return true;
+}
+
+/* A launcher behind ssh reports while its ssh still runs. The report therefore comes before the
+ * exit code. */
+void gyre_children_hear_report(struct gyre_children *all, int index)
+{
+    char text[GYRE_LAST_MAX];
+    while (gyre_line_tap_take(&all->child[index].err, text)) {
+        if (hear_far_loss(all, &all->child[index], text))
+            continue;
+        if (all->first_failure.code && all->phase != GYRE_CHILDREN_DOUBTS)
+            continue;
+        gyre_children_decide(all, 1, text, NULL);
+        all->first_failure.child = index;
+    }
+}
