@@ -188,12 +188,25 @@ static int settle_elastic(const struct gyre_run_words *words, struct gyre_launch
     return 0;
 }
 
+/* A launcher in each pod of an indexed Job of Kubernetes: the pod's number is the node's. */
+static int settle_node(const struct gyre_run_words *words, struct gyre_launch_options *options,
+                       struct gyre_trouble *trouble)
+{
+    int64_t node = 0;
+    int status = number(words, NODE_RANK, 0, GYRE_NODES_MAX - 1, &options->node, trouble);
+    if (status || !words->of[NNODES] || words->of[NODE_RANK])
+        return status;
+    status = gyre_env_int("JOB_COMPLETION_INDEX", 0, GYRE_NODES_MAX - 1, &node, trouble);
+    options->node = (int)node;
+    return status;
+}
+
 int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts,
                     struct gyre_launch_options *options, struct gyre_trouble *trouble)
 {
     int status = refuse_nested(words, trouble);
     if (!status)
-        status = number(words, NODE_RANK, 0, GYRE_NODES_MAX - 1, &options->node, trouble);
+        status = settle_node(words, options, trouble);
     if (status || (status = number(words, NODE, 0, GYRE_NODES_MAX - 1, &options->node, trouble)) ||
         (status = number(words, PORT, 0, 65535, &options->master_port, trouble)) ||
         (status = gyre_cli_backend(words->of[BACKEND], trouble)) ||

@@ -5,6 +5,7 @@
  *     id.c         the job's name, equal on all its ranks
  *     key.c        the secret
  *     folder.c     the folders of key files and address files
+ *     kubernetes.c where rank 0 of an indexed Job is
  *     slurm.c      node lists, and whether srun started this process
  *     variable.c   variables of the environment
  *     boot.c       the id of the running kernel
@@ -60,6 +61,18 @@ int gyre_job_make_folder(const char *path, struct gyre_trouble *trouble);
 
 /* Writes job->root_file, beside the key, and makes the folder where it is missing. */
 int gyre_job_root_file(struct gyre_job *job, struct gyre_trouble *trouble);
+
+/* -- kubernetes.c ------------------------------------------------------------------------------ */
+
+/* GYRE_INVALID: a pod of an indexed Job without WORLD_SIZE. */
+int gyre_kubernetes_refuse_size(struct gyre_trouble *trouble);
+
+/* Makes the name of the Job's first pod from the full name of pod `index`. */
+int gyre_kubernetes_first_pod(const char *name, int index, char *first, size_t room,
+                              struct gyre_trouble *trouble);
+
+/* Writes the address of the Job's first pod as the root's. */
+int gyre_kubernetes_root(struct gyre_job *job, struct gyre_trouble *trouble);
 
 /* -- slurm.c ----------------------------------------------------------------------------------- */
 

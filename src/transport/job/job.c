@@ -1,7 +1,7 @@
 /* This process's rank, and of how many: the room's entry, which asks root.c and key.c for the rest.
  *
  * The environment is read through tables, in one order: the caller's options, then Gyre's own and
- * torchrun's variables, then MPI's, then Slurm's. The first source that tells a rank is believed
+ * torchrun's variables, then MPI's, Slurm's and Kubernetes'. The first source that tells a rank is believed
  * for all five numbers.
  *
  *                 rank                  world                  place on the node
@@ -11,6 +11,7 @@
  *     mpirun      OMPI_COMM_WORLD_RANK  OMPI_COMM_WORLD_SIZE   OMPI_COMM_WORLD_LOCAL_*
  *     mpiexec     PMI_RANK              PMI_SIZE               MPI_LOCALRANKID, MPI_LOCALNRANKS
  *     srun        SLURM_PROCID          SLURM_STEP_NUM_TASKS   SLURM_LOCALID, SLURM_NODEID
+ *     indexed Job JOB_COMPLETION_INDEX  WORLD_SIZE
  *     alone       0                     1
  *
  * "Alone" is believed only where nothing speaks against it. A rank without a size, a size without a
@@ -53,7 +54,11 @@ static const struct source pmi = {"mpiexec",         "PMI_RANK",        "PMI_SIZ
 static const struct source slurm = {"srun",          "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
                                     "SLURM_LOCALID", NULL,           "SLURM_NODEID"};
 
-static const struct source *const sources[] = {&plain, &open_mpi, &mvapich, &pmi, &slurm};
+static const struct source kubernetes = {
+    "Kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE", NULL, NULL, NULL};
+
+static const struct source *const sources[] = {&plain, &open_mpi, &mvapich,
+                                               &pmi,   &slurm,    &kubernetes};
 #define SOURCES (sizeof sources / sizeof sources[0])
 
 /* -- numbers ----------------------------------------------------------------------------------- */
@@ -187,6 +192,9 @@ static int read_environment(struct gyre_job *job, struct gyre_trouble *trouble)
         job->world = job->local_world = 1;
         snprintf(job->source, sizeof job->source, "alone");
         return check_alone(trouble);
+    }
+    if (!gyre_job_variable(source->world) && source == &kubernetes) {
+        return gyre_kubernetes_refuse_size(trouble);
     }
     if (!gyre_job_variable(source->world)) {
         return gyre_job_refuse_half(source->rank, source->world, trouble);

@@ -35,8 +35,8 @@ struct gyre_job {
     bool group;              /* of a store: this process may have other jobs meanwhile */
     bool key_in_place;       /* `key` is drawn by rank 0, and lies in the file or the store */
     int root_fd;             /* held, of rank 0: borrowed until it has joined */
-    /* "gyre run", "torchrun", "environment", "mpirun", "mpirun_rsh", "mpiexec", "srun", "options"
-     * or "alone" */
+    /* "gyre run", "torchrun", "environment", "mpirun", "mpirun_rsh", "mpiexec", "srun",
+     * "Kubernetes", "options" or "alone" */
     char source[32];
     int launcher_fd;            /* read end of the launcher's pipe, -1 without */
     int simulated_node;         /* gyre run --simulate-nodes; -1: none */

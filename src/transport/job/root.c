@@ -7,6 +7,7 @@
  *     options.root
  *     GYRE_ROOT                  host:port, or file:///folder: a file of the job in that folder
  *     MASTER_ADDR:MASTER_PORT    (a port behind it where torchrun's agent holds that one itself)
+ *     indexed Job                the first pod's name, port 29500
  *     srun                       first host of the step, port from the job's id
  *     any job with a name        a file beside the key, where rank 0 writes its address
  *
@@ -173,7 +174,7 @@ static int find_given_root(const struct gyre_options *options, struct gyre_job *
     if (gyre_job_variable("MASTER_ADDR") || gyre_job_variable("MASTER_PORT")) {
         return set_root_master(job, trouble);
     }
-    return 0;
+    return strcmp(job->source, "Kubernetes") == 0 ? gyre_kubernetes_root(job, trouble) : 0;
 }
 
 /* Whether rank 0 is on the first host. With -m arbitrary it may be on any host of the list, which
