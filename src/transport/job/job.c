@@ -1,8 +1,8 @@
 /* This process's rank, and of how many: the room's entry, which asks root.c and key.c for the rest.
  *
  * The environment is read through tables, in one order: the caller's options, then Gyre's own and
- * torchrun's variables, then MPI's, Slurm's and Kubernetes'. The first source that tells a rank is believed
- * for all five numbers.
+ * torchrun's variables, then MPI's, Slurm's and Kubernetes'. The first source that tells a rank is
+ * believed for all five numbers.
  *
  *                 rank                  world                  place on the node
  *     options     options.rank          options.world          options.local_rank

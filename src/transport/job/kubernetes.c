@@ -56,7 +56,7 @@ int gyre_kubernetes_first_pod(const char *name, int index, char *first, size_t r
 }
 
 /* This pod's name, the full one where a resolver knows it. */
-static void find_name(char *name, size_t room)
+static void find_pod_name(char *name, size_t room)
 {
     struct addrinfo hints = {.ai_flags = AI_CANONNAME, .ai_socktype = SOCK_STREAM}, *found = NULL;
     if (gethostname(name, room))
@@ -71,7 +71,7 @@ static void find_name(char *name, size_t room)
 int gyre_kubernetes_root(struct gyre_job *job, struct gyre_trouble *trouble)
 {
     char name[256];
-    find_name(name, sizeof name);
+    find_pod_name(name, sizeof name);
     job->root_port = PORT;
     job->root_port_tries = 1;
     return gyre_kubernetes_first_pod(name, job->rank, job->root_host, sizeof job->root_host,

@@ -2,8 +2,8 @@
 # examples/jobset.yaml as far as it goes without Kubernetes: its command, run once for each pod with
 # the variables that the manifest gives, joins all ranks, trains, and continues after a restart.
 #
-# The first pod's name, which Gyre finds by itself there, is given here. Replaced are the paths of the
-# volumes and the image's `gyre`. Whether Kubernetes takes the manifest is not tested.
+# The first pod's name, which Gyre finds by itself there, is given here. Replaced are the paths of
+# the volumes and the image's `gyre`. Whether Kubernetes takes the manifest is not tested.
 set -u
 source=$1
 build=$2
@@ -26,7 +26,8 @@ ranks=$(value_of WORLD_SIZE)
 for field in completions parallelism; do
     [ "$(sed -n "s/^ *$field: //p" "$manifest")" = "$ranks" ] || fail "$field is not $ranks"
 done
-command=$(sed -n 's/^ *- \(exec gyre.*\)/\1/p' "$manifest" | sed "s,/checkpoints,$folder/checkpoints,")
+command=$(sed -n 's/^ *- \(exec gyre.*\)/\1/p' "$manifest" |
+    sed "s,/checkpoints,$folder/checkpoints,")
 [ -n "$command" ] || fail 'no command was found'
 if command -v openssl >/dev/null; then
     openssl rand -hex 32 >"$folder/key"
