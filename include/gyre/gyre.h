@@ -320,9 +320,9 @@ GYRE_API int gyre_failure(struct gyre_comm *comm, struct gyre_lost_rank *losses,
  * gyre_finalize() are all that is left to call on it, the last at any time.
  *
  * A rank that the others took for lost and that comes back is told so here, and cannot touch their
- * memory or connections. Where ranks are silent and not known to have ended, more than half of
- * those that are not known to have ended must call, or the half with the lowest rank: so a network
- * that falls apart never leaves two jobs.
+ * memory or connections. Where ranks are silent, more must call than are silent, or as many with
+ * the lowest rank among them. Ranks that have ended or left do not count, but those that an earlier
+ * gyre_shrink() left out as silent do: so a network that falls apart never leaves two jobs.
  *   Blocks:    until every living rank has called it, at most for the limit of one operation
  *              (options.timeout_ms); dead ranks are found out at once, silent ones within the dead
  *              time.

@@ -529,6 +529,7 @@ static int open_gathering(struct member_gathering *gather)
 {
     const struct gyre_gather_options *is = gather->is;
     struct gyre_members *members = gather->members;
+    const uint64_t dead = (uint64_t)is->dead_time_ms * GYRE_MS;
     const struct gyre_membership_options options = {.n = members->n,
                                                     .seat = members->seat,
                                                     .epoch = members->epoch,
@@ -536,8 +537,8 @@ static int open_gathering(struct member_gathering *gather)
                                                     .standing = members->standing,
                                                     .suspected = is->suspected,
                                                     .leaving = is->leaving,
-                                                    .dead_ns = (uint64_t)is->dead_time_ms * GYRE_MS,
-                                                    .suspect_ns = is->dead_time_ms ? SUSPECT : 0,
+                                                    .dead_ns = dead,
+                                                    .suspect_ns = dead < SUSPECT ? dead : SUSPECT,
                                                     .limit_ns = (uint64_t)is->limit_ms * GYRE_MS};
     gather->n = members->n;
     gather->guests = members->n + SPARE;

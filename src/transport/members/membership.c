@@ -28,7 +28,8 @@ enum seat_state { AWAITED, CALLED, ENDED, SILENT, LEFT };
 struct seat {
     uint8_t state;
     bool looking, suspected;
-    uint64_t heard_at; /* or when this member began to look */
+    uint64_t heard_at; /* or when this member began to look, or was told that the seat lives */
+    uint64_t lived_at; /* its own last sign of life; 0: none */
 };
 
 struct gyre_membership {
@@ -77,22 +78,48 @@ static bool is_other_member(const struct gyre_membership *agreement, uint32_t se
            agreement->standing[seat] == GYRE_STANDS;
 }
 
-/* Time in which this member did not run is granted to all for whom it waits. */
+/* Time in which this member did not run is granted to all for whom it waits, and to itself. */
 static void set_agreement_clock(struct gyre_membership *agreement, uint64_t now)
 {
     uint64_t gap = now - agreement->clock;
-    for (uint32_t seat = 0; gap > LATENESS && seat < agreement->is.n; seat++)
-        agreement->at[seat].heard_at += gap;
     agreement->clock = now;
+    if (gap <= LATENESS)
+        return;
+    agreement->started += gap;
+    for (uint32_t seat = 0; seat < agreement->is.n; seat++)
+        agreement->at[seat].heard_at += gap;
+}
+
+/* The coordinator looks for all that have not called, another member for its coordinator. */
+static bool must_look(const struct gyre_membership *agreement, uint32_t target, uint32_t seat)
+{
+    if (agreement->outcome != GYRE_MEMBERSHIP_OPEN || !is_other_member(agreement, seat))
+        return false;
+    return target == agreement->is.seat ? agreement->at[seat].state == AWAITED : seat == target;
+}
+
+/* Gives a seat time anew. */
+static void await_again(struct gyre_membership *agreement, uint32_t seat)
+{
+    struct seat *at = &agreement->at[seat];
+    at->heard_at = agreement->clock;
+    if (at->state == SILENT)
+        at->state = AWAITED;
 }
 
 static void note_life(struct gyre_membership *agreement, uint32_t seat)
 {
-    struct seat *at = &agreement->at[seat];
-    at->heard_at = agreement->clock;
-    at->suspected = false;
-    if (at->state == SILENT)
-        at->state = AWAITED;
+    agreement->at[seat].suspected = false;
+    agreement->at[seat].lived_at = agreement->clock;
+    await_again(agreement, seat);
+}
+
+/* Whether this member has had a sign of life from the seat, and has no reason to doubt it. */
+static bool knows_alive(const struct gyre_membership *agreement, uint32_t seat)
+{
+    const struct seat *at = &agreement->at[seat];
+    return at->lived_at &&
+           (!agreement->is.dead_ns || agreement->clock - at->lived_at <= agreement->is.dead_ns);
 }
 
 static bool is_silent(const struct gyre_membership *agreement, const struct seat *at)
@@ -109,10 +136,13 @@ static void end_agreement(struct gyre_membership *agreement, enum gyre_membershi
         agreement->outcome = outcome;
 }
 
-/* Takes what a member says of epochs. A newer view becomes the base, or fences this member. */
+/* Takes what a member says of epochs. A newer view becomes the base, or fences this member; one
+ * that leaves has nothing more to wait for. */
 static void learn_epoch(struct gyre_membership *agreement, const struct gyre_statement *statement)
 {
     struct gyre_membership_options *is = &agreement->is;
+    if (agreement->outcome != GYRE_MEMBERSHIP_OPEN)
+        return;
     if (statement->seen > is->seen)
         is->seen = statement->seen;
     if (statement->epoch <= is->epoch)
@@ -120,7 +150,15 @@ static void learn_epoch(struct gyre_membership *agreement, const struct gyre_sta
     is->epoch = statement->epoch;
     memcpy(agreement->standing, statement->standing, is->n);
     if (agreement->standing[is->seat] != GYRE_STANDS)
-        end_agreement(agreement, GYRE_MEMBERSHIP_FENCED);
+        end_agreement(agreement, is->leaving ? GYRE_MEMBERSHIP_TOLD : GYRE_MEMBERSHIP_FENCED);
+}
+
+/* Whether a seat may live and go on without this member: it is silent now, or was in an earlier
+ * agreement. */
+static bool may_go_on_alone(const struct gyre_membership *agreement, uint32_t seat)
+{
+    return agreement->standing[seat] == GYRE_STANDING_SILENT ||
+           (is_other_member(agreement, seat) && agreement->at[seat].state == SILENT);
 }
 
 /* Whether those that called may go on without those that are silent. */
@@ -128,14 +166,13 @@ static bool has_quorum(const struct gyre_membership *agreement)
 {
     uint32_t called = 1, silent = 0, lowest_called = agreement->is.seat, lowest_silent = UINT32_MAX;
     for (uint32_t seat = agreement->is.n; seat-- > 0;) {
-        if (!is_other_member(agreement, seat))
-            continue;
-        called += agreement->at[seat].state == CALLED;
-        silent += agreement->at[seat].state == SILENT;
-        if (agreement->at[seat].state == SILENT)
+        if (may_go_on_alone(agreement, seat)) {
+            silent++;
             lowest_silent = seat;
-        else if (agreement->at[seat].state == CALLED && seat < lowest_called)
-            lowest_called = seat;
+        } else if (is_other_member(agreement, seat) && agreement->at[seat].state == CALLED) {
+            called++;
+            lowest_called = seat < lowest_called ? seat : lowest_called;
+        }
     }
     return called > silent || (called == silent && lowest_called < lowest_silent);
 }
@@ -205,7 +242,8 @@ void gyre_membership_hung_up(struct gyre_membership *agreement, uint64_t now, ui
         agreement->at[seat].state = AWAITED;
 }
 
-/* A member that says who coordinates knows that the coordinator lives. */
+/* A member that says who coordinates has heard from the coordinator itself, not from others who say
+ * so: or members would keep each other waiting for one that is silent. */
 void gyre_membership_answered(struct gyre_membership *agreement, uint64_t now, uint32_t seat,
                               const struct gyre_statement *answer)
 {
@@ -215,7 +253,7 @@ void gyre_membership_answered(struct gyre_membership *agreement, uint64_t now, u
     if (answer->leaving)
         agreement->at[seat].state = LEFT;
     if (answer->coordinator < seat && agreement->at[answer->coordinator].state == SILENT)
-        note_life(agreement, answer->coordinator);
+        await_again(agreement, answer->coordinator);
 }
 
 void gyre_membership_view_came(struct gyre_membership *agreement, uint64_t now, uint32_t seat,
@@ -237,14 +275,28 @@ void gyre_membership_cut_off(struct gyre_membership *agreement, uint32_t seat)
         end_agreement(agreement, GYRE_MEMBERSHIP_CUT_OFF);
 }
 
+static void find_silent(struct gyre_membership *agreement)
+{
+    for (uint32_t seat = 0; seat < agreement->is.n; seat++)
+        if (agreement->at[seat].state == AWAITED && is_silent(agreement, &agreement->at[seat]))
+            agreement->at[seat].state = SILENT;
+}
+
+/* The silence of a seat for which this member has ceased to look does not count. It begins anew
+ * with the next look. */
+static void forget_looks(struct gyre_membership *agreement, uint32_t target)
+{
+    for (uint32_t seat = 0; seat < agreement->is.n; seat++)
+        agreement->at[seat].looking &= must_look(agreement, target, seat);
+}
+
 void gyre_membership_tick(struct gyre_membership *agreement, uint64_t now)
 {
     const struct gyre_membership_options *is = &agreement->is;
     set_agreement_clock(agreement, now);
-    for (uint32_t seat = 0; seat < is->n; seat++)
-        if (agreement->at[seat].state == AWAITED && is_silent(agreement, &agreement->at[seat]))
-            agreement->at[seat].state = SILENT;
+    find_silent(agreement);
     uint32_t target = gyre_membership_target(agreement);
+    forget_looks(agreement, target);
     if (agreement->outcome != GYRE_MEMBERSHIP_OPEN)
         return;
     if (target == is->n)
@@ -270,10 +322,7 @@ uint32_t gyre_membership_target(const struct gyre_membership *agreement)
 
 bool gyre_membership_looks_for(const struct gyre_membership *agreement, uint32_t seat)
 {
-    uint32_t target = gyre_membership_target(agreement), me = agreement->is.seat;
-    if (agreement->outcome != GYRE_MEMBERSHIP_OPEN || !is_other_member(agreement, seat))
-        return false;
-    return target == me ? agreement->at[seat].state == AWAITED : seat == target;
+    return must_look(agreement, gyre_membership_target(agreement), seat);
 }
 
 bool gyre_membership_has_called(const struct gyre_membership *agreement, uint32_t seat)
@@ -293,9 +342,11 @@ enum gyre_membership_outcome gyre_membership_outcome(const struct gyre_membershi
 
 struct gyre_statement gyre_membership_statement(const struct gyre_membership *agreement)
 {
+    uint32_t target = gyre_membership_target(agreement);
+    bool known = target < agreement->is.n && knows_alive(agreement, target);
     return (struct gyre_statement){.epoch = agreement->is.epoch,
                                    .seen = agreement->is.seen,
-                                   .coordinator = gyre_membership_target(agreement),
+                                   .coordinator = known ? target : agreement->is.seat,
                                    .leaving = agreement->is.leaving,
                                    .standing = agreement->standing};
 }

@@ -11,15 +11,19 @@
  * all that any caller has seen. The view becomes real only when all its members have joined
  * (transport/join). Where one of them dies meanwhile, all agree again.
  *
- *     Two views of one epoch. A member takes part in one view of an epoch at most, and a view is
- *     completed by all its members or by none. So two completed views of one epoch have no member
- *     in common.
- *     Two halves. Members that have ended do not count. Of the others, those that called must be
- *     more than those that are silent; of two equal halves the one with the lowest seat goes on.
- *     So a network that falls apart leaves one part that goes on, at most.
+ *     One view of an epoch. A member takes part in one view of an epoch at most, and in a higher
+ *     epoch each time. A view works only where all its members have joined.
+ *     One half. Members that have ended or left do not count. Of all others that the job has ever
+ *     had, those that called must be more than those that are silent, now or in the agreement
+ *     that left them out; of two equal halves the one with the lowest seat goes on.
  *
- * The same two rules forbid two completed views of one epoch altogether: each would have counted
- * the other's members as silent. */
+ * So two views never work at one time. They have no member in common, because a member is in one
+ * view. Each left out the other's members, which lived, so it counted them as silent: and neither
+ * can be the larger half.
+ *
+ * The silent of earlier agreements count, because a view's member may not know that the view was
+ * completed. If it did not count them it could go on with those that were left out, and so could
+ * the rest of the view without it. */
 #ifndef GYRE_TRANSPORT_MEMBERS_MEMBERSHIP_H
 #define GYRE_TRANSPORT_MEMBERS_MEMBERSHIP_H
 
@@ -42,7 +46,9 @@ struct gyre_membership_options {
 /* What members tell each other. */
 struct gyre_statement {
     uint32_t epoch, seen;
-    uint32_t coordinator; /* a seat; UINT32_MAX: the member takes part in no agreement */
+    /* The seat that the member has heard to coordinate; its own: none; UINT32_MAX: the member takes
+     * part in no agreement. */
+    uint32_t coordinator;
     bool leaving;
     const uint8_t *standing; /* n, of `epoch` */
 };
