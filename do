@@ -33,7 +33,7 @@ usage: ./do WORD [ARGUMENTS]
                         mix all operations, kills and restarts for N minutes (10)
   mutate [--count N] [--seed S] [FILES]
                         change one place of src at a time and see whether a test fails
-  simulate [--seeds N] [--seed FIRST] [--replay SEED] [--canaries]
+  simulate [--members] [--seeds N] [--seed FIRST] [--replay SEED] [--canaries]
                         whole jobs in virtual time, with calls and faults from seeds; 20,000 unless
                         told otherwise; or with faults put into a copy of src, which it must find
   build [TARGETS]       build everything into build/
@@ -368,9 +368,17 @@ compare_training() {
 }
 
 simulate() {
-    case ${1-} in --canaries) provide build && exec tests/sim/canaries ;; esac
-    build tests/sim_hunt
+    local program=sim_hunt
+    case ${1-} in
+    --canaries) provide build && exec tests/sim/canaries ;;
+    --members) program=sim_membership && shift ;;
+    esac
+    build tests/sim_hunt tests/sim_membership
     case " $* " in *" --seeds "* | *" --replay "*) ;; *) set -- --seeds 20000 "$@" ;; esac
+    case " $program $* " in
+    *" --replay "* | *" --seed "* | *sim_membership*) exec "$BUILD/tests/$program" "$@" ;;
+    esac
+    "$BUILD/tests/sim_membership" "$@" || exit 1
     exec "$BUILD/tests/sim_hunt" "$@"
 }
 
