@@ -22,7 +22,7 @@
  *   - A driver has no clock and no random numbers but those passed in.
  *   - A peer's death or misbehaviour fails its pipe, never the wire. Every byte from a peer is
  *     untrusted: copied once, bounded, then used.
- *   - Nothing is allocated after attach().
+ *   - Nothing is allocated after attach(), but by renew().
  *
  * A new driver is one .c file, its line in link/meson.build, its name in table.h, and its test in
  * tests/link/meson.build (the conformance suite tests/link/suite.c). Its name then is a word of
@@ -69,6 +69,9 @@ struct gyre_channel {
     int fd[GYRE_CHANNEL_SOCKETS]; /* stream sockets, in the same order on both sides */
     int fds;
 
+    /* tcp: a connection that breaks can be made anew (struct gyre_driver, broken()). */
+    bool renewable;
+
     /* tcp, sim: what protects the frames, alike at both ends, and the keys of each socket. */
     enum gyre_seal_mode security;
     const struct gyre_traffic_keys *keys;
@@ -83,6 +86,16 @@ struct gyre_channel {
  * doorbell. */
 struct gyre_alarm {
     int fd;
+};
+
+/* A connection that broke, and has to be made anew. Connections are counted: number 0 is the
+ * join's. */
+struct gyre_break {
+    uint32_t peer;
+    int index;          /* of the channel's descriptor */
+    uint32_t number;    /* of the broken connection */
+    uint32_t fruitless; /* breaks before it that no byte followed */
+    uint64_t received;  /* bytes, over all connections of this index */
 };
 
 struct gyre_driver {
@@ -153,6 +166,24 @@ struct gyre_driver {
     /* Prepares to sleep. 0: wait for the alarm. GYRE_AGAIN: something has come, and poll() must
      * run. */
     int (*arm)(struct gyre_wire *wire, struct gyre_alarm *alarm);
+
+    /* Connections that break and are made anew, of channels that are renewable. The bytes that a
+     * broken connection has swallowed are sent once more. All NULL: no such channel is attached.
+     *
+     *     broken()  the next connection that broke; each is told once. False: none
+     *     part()    a connection older than number `newer` has broken, as the peer knows: takes
+     *               what has come over it. 0: *received is all that has come. -EALREADY: this
+     *               connection is as new. Else negative: the pipe has failed, or has no such index
+     *     renew()   goes on over a new connection, after broken() or part(); the peer has received
+     *               so many bytes. Negative: the pipe has failed, `fd` stays the caller's
+     *     gone()    the peer has no use for a new connection: it has ended. True: the pipe's end of
+     *               it has ended well, because goodbyes had gone both ways
+     *     mend()    moves swallowed bytes while nobody polls. True: some are left */
+    bool (*broken)(struct gyre_wire *wire, struct gyre_break *lost);
+    int (*part)(struct gyre_pipe *pipe, int index, uint32_t newer, uint64_t *received);
+    int (*renew)(struct gyre_pipe *pipe, int index, int fd, uint32_t number, uint64_t received);
+    bool (*gone)(struct gyre_pipe *pipe, int index);
+    bool (*mend)(struct gyre_wire *wire);
 
     /* A count that changes whenever a byte moves in poll(). It shows that a slow transfer is no
      * standstill, and wakes peers of this node that wait for the byte. NULL: completions show

@@ -5,6 +5,8 @@
  *     epoll.c ─┴─ uring.c            pollers; uring_absent.c where liburing was missing
  *              │
  *           socket.c                 one connection: its stream's bytes, out of and into its socket
+ *              │
+ *            kept.c                  the bytes that the peer's kernel may not have
  *
  * A poller answers one question, "which connections can move?", and may move bytes itself. A
  * connection that can move is *due*: it has a due bit and stands on the wire's list. poll() serves
@@ -13,6 +15,7 @@
 #define GYRE_TRANSPORT_LINK_TCP_INSIDE_H
 
 #include "transport/link/end.h"
+#include "transport/link/tcp/kept.h"
 
 #include <netinet/in.h>
 #include <sys/queue.h>
@@ -53,6 +56,17 @@ struct gyre_tcp_socket {
     /* 0, or the status with which the connection broke; the pipe fails at its next turn. */
     int status;
     int broke;             /* the errno of the break, 0: none */
+    struct gyre_kept kept; /* a renewable connection's: what may have to be sent once more */
+    uint64_t sent;       /* the stream's bytes that this connection's kernel has; at most kept.to */
+    uint64_t received;   /* the stream's bytes that have come, over all connections */
+    size_t ask_at;       /* with so much kept the kernel is asked what has been acknowledged */
+    uint32_t number;     /* of the connection; 0 is the join's */
+    bool away;           /* the connection broke, and waits to be made anew */
+    bool told;           /* broken() has told of it */
+    uint32_t fruitless;  /* breaks in a row without a byte between them */
+    uint64_t away_since; /* the first poll since this break; 0: there was none */
+    uint64_t vain_since; /* the first poll since the first of the fruitless breaks */
+    uint64_t lost_at[2]; /* received and kept.from, at the last break */
     uint64_t acknowledged; /* when the peer last acknowledged anything, as of the last inspection */
     uint64_t stuck_since;  /* the first inspection that found bytes under way since; 0: none */
     TAILQ_ENTRY(gyre_tcp_socket) in_due;
@@ -81,6 +95,8 @@ struct gyre_tcp_wire {
     uint32_t polls;    /* counts calls, for GYRE_TCP_LOOK_EVERY */
     uint32_t used;     /* connections on `use` */
     uint32_t stuck;    /* connections that are blocked */
+    uint32_t away;     /* connections that wait to be made anew */
+    uint32_t replays;  /* connections made anew whose kept bytes have not all left */
     uint64_t moved;    /* bytes, both ways */
     uint64_t dead_ns;  /* twice this time without an acknowledgement breaks a connection; 0: none */
     uint64_t inspect_at;
@@ -137,10 +153,36 @@ extern const struct gyre_tcp_poller *const gyre_tcp_uring;
 /* The functions of a connection. None fails a pipe or calls a poller: a connection that breaks
  * notes its `status` and stays due. */
 
-/* Opens a connection. On failure `fd` stays the caller's. */
+/* Opens a connection. On failure `fd` stays the caller's. A renewable one may have broken by
+ * now. */
 int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *pipe,
-                         struct gyre_stream *stream, int fd, struct gyre_trouble *trouble);
+                         struct gyre_stream *stream, int fd, bool renewable,
+                         struct gyre_trouble *trouble);
 void gyre_tcp_socket_close(struct gyre_tcp_socket *socket); /* the stream stays */
+
+/* Leaves a renewable connection, of which the poller knows nothing any more: takes what has come,
+ * and closes. False: the stream has refused what came, and status says how. */
+bool gyre_tcp_socket_part(struct gyre_tcp_socket *socket);
+
+/* Goes on over `fd`; the peer has received the bytes up to `received`, which are in reach. */
+void gyre_tcp_socket_renew(struct gyre_tcp_socket *socket, int fd, uint32_t number,
+                           uint64_t received);
+
+/* Ends a wait for a new connection that is not needed: all has gone both ways. */
+void gyre_tcp_socket_rest(struct gyre_tcp_socket *socket);
+
+/* Whether kept bytes have to be sent before the stream's. */
+static inline bool gyre_tcp_socket_replays(const struct gyre_tcp_socket *socket)
+{
+    return socket->sent < socket->kept.to;
+}
+
+/* Whether the peer's kernel has everything; true of a connection that is not renewable. A
+ * connection that turns out to have broken notes that. */
+bool gyre_tcp_socket_delivered(struct gyre_tcp_socket *socket);
+
+/* The next bytes to write, kept ones or the stream's, in at most `max` vectors. */
+int gyre_tcp_socket_gather(struct gyre_tcp_socket *socket, struct iovec *iov, int max);
 void gyre_tcp_socket_mark(struct gyre_tcp_socket *socket, unsigned due);
 void gyre_tcp_socket_unmark(struct gyre_tcp_socket *socket);
 void gyre_tcp_socket_block(struct gyre_tcp_socket *socket, bool blocked);
@@ -159,9 +201,10 @@ bool gyre_tcp_socket_send_now(struct gyre_tcp_socket *socket, const struct gyre_
 int gyre_tcp_socket_recv_now(struct gyre_tcp_socket *socket, const struct gyre_match *match,
                              void *data, uint64_t length);
 
-/* Take the result of a transfer, plain or in flight: bytes or -errno. False: nothing more moves in
- * that direction now. */
-bool gyre_tcp_socket_wrote(struct gyre_tcp_socket *socket, ssize_t result);
+/* Take the result of a transfer, plain or in flight: bytes or -errno. `iov` is what gather() gave.
+ * False: nothing more moves in that direction now. */
+bool gyre_tcp_socket_wrote(struct gyre_tcp_socket *socket, const struct iovec *iov, int count,
+                           ssize_t result);
 bool gyre_tcp_socket_came(struct gyre_tcp_socket *socket, ssize_t result);
 
 #endif

@@ -1,6 +1,6 @@
 /* One connection of a pipe: carries its stream's bytes through one socket.
  *
- *      stream ── gather ──▶ sendmsg ──▶ wrote()          push()
+ *      stream ── gather ──▶ sendmsg ──▶ wrote() ─▶ kept  push()
  *      stream ◀─ target ─── recvmsg ◀── came()           pull()
  *
  * push() and pull() use plain non-blocking calls, whatever the poller. They pass MSG_DONTWAIT to
@@ -15,7 +15,14 @@
  *     would say EAGAIN. After a hangup a short read is no end: the end itself must be read, because
  *     its notice came already.
  *   - The first break is noted, with its errno; tcp.c fails the pipe at this connection's next
- *     turn.
+ *     turn, or parts with a connection that can be made anew.
+ *   - Of a renewable connection, every byte that its kernel took is kept until the peer's kernel
+ *     has acknowledged it. What the peer's kernel had acknowledged can be read there after a reset,
+ *     so the two ends know together which bytes are missing. They are sent once more as they were,
+ *     sealed by the same keys and numbers.
+ *
+ * The kernel is asked for acknowledgements once in 64 KiB, before bytes are kept, so only what is
+ * under way is copied.
  *
  * Tested by tests/link/tcp.c and tests/unit/transport/link/tcp/tcp_test.c. */
 #include "transport/link/tcp/inside.h"
@@ -26,10 +33,18 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#define ASK_BYTES      (64u * 1024)         /* kept before the kernel is asked what has arrived */
+#define KEPT_FIRST     ((size_t)256 * 1024) /* of a connection */
+#define KEPT_DOUBLINGS 6                    /* so 16 MiB at most */
+#define QUEUE_USUAL    (4u * 1024 * 1024)   /* where the kernel does not say how long it gets */
+#define DRAINS_MOST    4096                 /* reads of what a broken connection has brought */
 
 static void name_address(const struct sockaddr_storage *address, char name[GYRE_TCP_NAME_MAX])
 {
@@ -59,12 +74,39 @@ static int look_at_ends(struct gyre_tcp_socket *socket, int fd)
     return 0;
 }
 
+/* The most that the kernel takes before its peer acknowledges. */
+static size_t longest_queue(void)
+{
+    unsigned most = 0;
+    FILE *file = fopen("/proc/sys/net/ipv4/tcp_wmem", "re");
+    if (!file || fscanf(file, "%*u %*u %u", &most) != 1)
+        most = QUEUE_USUAL;
+    if (file)
+        fclose(file);
+    return most;
+}
+
+/* Has the connection keep what its kernel may take, and by how much that exceeds its limit. */
+static int begin_to_keep(struct gyre_tcp_socket *socket)
+{
+    const size_t wanted = longest_queue() + KEPT_FIRST;
+    int doublings = 0;
+    while (doublings < KEPT_DOUBLINGS && KEPT_FIRST << doublings < wanted)
+        doublings++;
+    socket->ask_at = ASK_BYTES;
+    return gyre_kept_init(&socket->kept, KEPT_FIRST, doublings);
+}
+
 int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *pipe,
-                         struct gyre_stream *stream, int fd, struct gyre_trouble *trouble)
+                         struct gyre_stream *stream, int fd, bool renewable,
+                         struct gyre_trouble *trouble)
 {
     const uint32_t peer = pipe->end.peer;
-    *socket = (struct gyre_tcp_socket){.pipe = pipe, .stream = stream, .fd = fd};
+    *socket =
+        (struct gyre_tcp_socket){.pipe = pipe, .stream = stream, .fd = fd, .name = {"?", "?"}};
     int status = look_at_ends(socket, fd);
+    if (status == -ENOTCONN && renewable)
+        status = 0;
     if (status == -ENOTCONN) /* the peer has closed the connection by a reset */
         return gyre_trouble_set(trouble, GYRE_PEER_LOST, "tcp: rank %u left while this rank joined",
                                 peer);
@@ -74,6 +116,9 @@ int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *p
                                 peer, gyre_status_name(status));
     /* Fails on a local socket, which has no delay. */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    if (renewable && begin_to_keep(socket))
+        return gyre_trouble_set(trouble, -ENOMEM,
+                                "tcp: no memory to keep bytes for rank %u (ulimit -v)", peer);
     return 0;
 }
 
@@ -109,13 +154,33 @@ static void hang_up(struct gyre_tcp_socket *socket)
     socket->fd = -1;
 }
 
+static void count_away(struct gyre_tcp_socket *socket, bool away)
+{
+    if (socket->away == away)
+        return;
+    socket->away = away;
+    socket->told = false;
+    socket->pipe->wire->away += away ? 1 : -1u;
+}
+
+static void count_replay(struct gyre_tcp_socket *socket, bool before)
+{
+    bool replays = gyre_tcp_socket_replays(socket);
+    socket->pipe->wire->replays += replays - (uint32_t)before;
+}
+
 void gyre_tcp_socket_close(struct gyre_tcp_socket *socket)
 {
     if (socket->blocked)
         socket->pipe->wire->stuck--;
     socket->blocked = false;
     unuse(socket, socket->posts); /* these posts only wait for their completions to be told */
-    hang_up(socket);
+    count_away(socket, false);
+    if (gyre_tcp_socket_replays(socket))
+        socket->pipe->wire->replays--;
+    socket->sent = socket->kept.to;
+    if (socket->fd >= 0)
+        hang_up(socket);
     gyre_tcp_socket_mark(socket, GYRE_TCP_HARVEST);
 }
 
@@ -136,7 +201,7 @@ void gyre_tcp_socket_unmark(struct gyre_tcp_socket *socket)
 int gyre_tcp_socket_harvest(struct gyre_tcp_socket *socket, struct gyre_completion *out, int max)
 {
     int got = gyre_stream_complete(socket->stream, out, max);
-    if (socket->fd >= 0)
+    if (socket->fd >= 0 || socket->away)
         unuse(socket, (uint32_t)got);
     return got;
 }
@@ -174,7 +239,52 @@ void gyre_tcp_socket_block(struct gyre_tcp_socket *socket, bool blocked)
     socket->pipe->wire->stuck += blocked ? 1 : -1;
 }
 
-bool gyre_tcp_socket_wrote(struct gyre_tcp_socket *socket, ssize_t result)
+/* -- bytes that may have to be sent once more -------------------------------------------------- */
+
+/* The position up to which the peer's kernel has acknowledged, when this connection's kernel has
+ * taken the bytes up to `sent`. */
+static uint64_t acknowledged(const struct gyre_tcp_socket *socket, uint64_t sent)
+{
+    int queued;
+    if (ioctl(socket->fd, SIOCOUTQ, &queued) || queued < 0 || (uint64_t)queued > sent)
+        return 0;
+    return sent - (uint64_t)queued;
+}
+
+/* Keeps what the kernel has just taken. */
+static void keep(struct gyre_tcp_socket *socket, const struct iovec *iov, int count, size_t bytes)
+{
+    struct gyre_kept *kept = &socket->kept;
+    uint64_t arrived = 0;
+    if (!kept->ring)
+        return;
+    socket->sent += bytes;
+    if (kept->to - kept->from + bytes >= socket->ask_at)
+        arrived = acknowledged(socket, socket->sent);
+    gyre_kept_add(kept, iov, count, bytes, arrived);
+    if (arrived)
+        socket->ask_at = (size_t)(kept->to - kept->from) + ASK_BYTES;
+}
+
+int gyre_tcp_socket_gather(struct gyre_tcp_socket *socket, struct iovec *iov, int max)
+{
+    return gyre_tcp_socket_replays(socket) ? gyre_kept_gather(&socket->kept, socket->sent, iov, max)
+                                           : gyre_stream_gather(socket->stream, iov, max);
+}
+
+static void took(struct gyre_tcp_socket *socket, const struct iovec *iov, int count, size_t bytes)
+{
+    if (gyre_tcp_socket_replays(socket)) {
+        socket->sent += bytes;
+        count_replay(socket, true);
+        return;
+    }
+    keep(socket, iov, count, bytes);
+    gyre_stream_wrote(socket->stream, bytes);
+}
+
+bool gyre_tcp_socket_wrote(struct gyre_tcp_socket *socket, const struct iovec *iov, int count,
+                           ssize_t result)
 {
     if (result == -EAGAIN) {
         gyre_tcp_socket_block(socket, true);
@@ -184,7 +294,7 @@ bool gyre_tcp_socket_wrote(struct gyre_tcp_socket *socket, ssize_t result)
         return broken_by(socket, (int)-result);
     if (result > 0) {
         socket->pipe->wire->moved += (uint64_t)result;
-        gyre_stream_wrote(socket->stream, (size_t)result);
+        took(socket, iov, count, (size_t)result);
     }
     return true;
 }
@@ -195,6 +305,7 @@ bool gyre_tcp_socket_came(struct gyre_tcp_socket *socket, ssize_t result)
 {
     if (result > 0) {
         socket->pipe->wire->moved += (uint64_t)result;
+        socket->received += (uint64_t)result;
         int status = gyre_stream_read(socket->stream, (size_t)result);
         return status ? broken(socket, status, 0) : true;
     }
@@ -234,11 +345,11 @@ static ssize_t receive(int fd, struct iovec *iov, int count)
 static bool write_next(struct gyre_tcp_socket *socket, int vectors, size_t *moved)
 {
     struct iovec iov[GYRE_TCP_VECTORS];
-    int count = gyre_stream_gather(socket->stream, iov, vectors);
+    int count = gyre_tcp_socket_gather(socket, iov, vectors);
     if (!count)
         return false;
     ssize_t result = transmit(socket->fd, iov, count);
-    bool more = gyre_tcp_socket_wrote(socket, result);
+    bool more = gyre_tcp_socket_wrote(socket, iov, count, result);
     if (more && result > 0 && (size_t)result < sum_lengths(iov, count))
         gyre_tcp_socket_block(socket, true);
     *moved += result > 0 ? (size_t)result : 0;
@@ -247,7 +358,7 @@ static bool write_next(struct gyre_tcp_socket *socket, int vectors, size_t *move
 
 static bool can_write(const struct gyre_tcp_socket *socket)
 {
-    return !socket->flying_out && !socket->blocked && !socket->status;
+    return !socket->flying_out && !socket->blocked && !socket->status && socket->fd >= 0;
 }
 
 void gyre_tcp_socket_push(struct gyre_tcp_socket *socket)
@@ -270,7 +381,7 @@ void gyre_tcp_socket_pull(struct gyre_tcp_socket *socket)
 {
     struct iovec iov[2];
     size_t moved = 0;
-    while (!socket->flying_in && !socket->finished && !socket->status) {
+    while (!socket->flying_in && !socket->finished && !socket->status && socket->fd >= 0) {
         if (moved >= GYRE_TCP_BUDGET_BYTES) {
             gyre_tcp_socket_mark(socket, GYRE_TCP_READ);
             return;
@@ -285,6 +396,100 @@ void gyre_tcp_socket_pull(struct gyre_tcp_socket *socket)
     }
 }
 
+/* -- renewal ----------------------------------------------------------------------------------- */
+
+/* Reads what has come over a connection that is left. After a reset the kernel gives all that it
+ * had acknowledged. A peer that tells of the break sends no more. */
+static void drain(struct gyre_tcp_socket *socket)
+{
+    struct iovec iov[2];
+    socket->status = 0;
+    for (int reads = 0; reads < DRAINS_MOST && !socket->finished && !socket->status; reads++) {
+        int count = gyre_stream_target(socket->stream, iov);
+        ssize_t got = receive(socket->fd, iov, count);
+        if (got > 0)
+            gyre_tcp_socket_came(socket, got);
+        else if (got != -EINTR)
+            return;
+    }
+}
+
+/* Counts breaks without a byte between them. */
+static void count_break(struct gyre_tcp_socket *socket)
+{
+    bool fruitless = socket->number > 0 && socket->lost_at[0] == socket->received &&
+                     socket->lost_at[1] == socket->kept.from;
+    socket->fruitless = fruitless ? socket->fruitless + 1 : 0;
+    socket->vain_since = fruitless ? socket->vain_since : 0;
+    socket->away_since = 0;
+    socket->lost_at[0] = socket->received;
+    socket->lost_at[1] = socket->kept.from;
+}
+
+bool gyre_tcp_socket_part(struct gyre_tcp_socket *socket)
+{
+    drain(socket);
+    if (socket->status)
+        return false;
+    gyre_tcp_socket_block(socket, false);
+    if (gyre_tcp_socket_replays(socket))
+        socket->pipe->wire->replays--;
+    socket->sent = socket->kept.to;
+    hang_up(socket);
+    count_break(socket);
+    count_away(socket, true);
+    gyre_tcp_socket_mark(socket, GYRE_TCP_HARVEST);
+    return true;
+}
+
+void gyre_tcp_socket_renew(struct gyre_tcp_socket *socket, int fd, uint32_t number,
+                           uint64_t received)
+{
+    socket->fd = fd;
+    socket->number = number;
+    socket->broke = 0;
+    socket->hangup = socket->finished = socket->shut = false;
+    socket->acknowledged = socket->stuck_since = 0;
+    (void)look_at_ends(socket, fd);
+    gyre_kept_forget(&socket->kept, received);
+    socket->sent = received;
+    socket->ask_at = ASK_BYTES;
+    count_replay(socket, false);
+    count_away(socket, false);
+    gyre_tcp_socket_mark(socket, GYRE_TCP_READ | GYRE_TCP_WRITE);
+}
+
+void gyre_tcp_socket_rest(struct gyre_tcp_socket *socket)
+{
+    gyre_kept_forget(&socket->kept, socket->kept.to);
+    unuse(socket, socket->posts);
+    count_away(socket, false);
+    socket->finished = true;
+}
+
+static bool is_closed(const struct gyre_tcp_socket *socket)
+{
+    struct tcp_info info;
+    socklen_t length = sizeof info;
+    return !getsockopt(socket->fd, IPPROTO_TCP, TCP_INFO, &info, &length) &&
+           info.tcpi_state == TCP_CLOSE;
+}
+
+bool gyre_tcp_socket_delivered(struct gyre_tcp_socket *socket)
+{
+    int queued;
+    if (!socket->kept.ring)
+        return true;
+    if (socket->away || socket->fd < 0)
+        return !socket->away;
+    if (gyre_tcp_socket_replays(socket))
+        return false;
+    bool ended = is_closed(socket); /* looked at first: it may end with all acknowledged */
+    if (!ioctl(socket->fd, SIOCOUTQ, &queued) && queued == 0)
+        return true;
+    return ended ? broken(socket, GYRE_PEER_LOST, ECONNRESET) : false;
+}
+
 /* -- progress ---------------------------------------------------------------------------------- */
 
 #define FLUTTER (50 * GYRE_MS) /* of the kernel's clock of acknowledgements */
@@ -293,6 +498,7 @@ void gyre_tcp_socket_inspect(struct gyre_tcp_socket *socket, uint64_t now, uint6
 {
     struct tcp_info info;
     socklen_t length = sizeof info;
+    socket->pipe->wire->moved += socket->away; /* what waits for this connection stands not still */
     if (socket->fd < 0 || getsockopt(socket->fd, IPPROTO_TCP, TCP_INFO, &info, &length))
         return;
     socket->pipe->wire->moved += info.tcpi_unacked != 0;
@@ -318,7 +524,7 @@ static bool stop_short(struct gyre_tcp_socket *socket, ssize_t sent)
         socket->pipe->wire->moved += (uint64_t)sent;
         gyre_tcp_socket_block(socket, true);
     } else {
-        gyre_tcp_socket_wrote(socket, sent);
+        gyre_tcp_socket_wrote(socket, NULL, 0, sent);
     }
     gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE | GYRE_TCP_HARVEST);
     return false;
@@ -333,12 +539,14 @@ bool gyre_tcp_socket_send_now(struct gyre_tcp_socket *socket, const struct gyre_
     const bool gathered = encrypts || length <= GATHERED_MAX;
     struct iovec iov[2] = {{frame, head + (gathered ? length : 0)},
                            {(void *)(uintptr_t)data, length}};
-    if (length > GYRE_STREAM_REST_MOST || !can_write(socket) ||
+    if (length > GYRE_STREAM_REST_MOST || !can_write(socket) || gyre_tcp_socket_replays(socket) ||
         !gyre_stream_leave_now(socket->stream, match, data, length, frame, frame + head))
         return false;
     if (gathered && !encrypts)
         gyre_copy(frame + head, data, length);
     ssize_t sent = transmit(socket->fd, iov, gathered ? 1 : 2);
+    if (sent > 0)
+        keep(socket, iov, gathered ? 1 : 2, (size_t)sent);
     if (sent != (ssize_t)(head + length)) {
         gyre_stream_leave_rest(socket->stream, match, gathered ? frame + head : data, length, frame,
                                sent > 0 ? (size_t)sent : 0);
@@ -353,6 +561,7 @@ static bool came_now(struct gyre_tcp_socket *socket, size_t bytes, const struct 
 {
     int status;
     socket->pipe->wire->moved += bytes;
+    socket->received += bytes;
     bool came = gyre_stream_read_now(socket->stream, bytes, match, data, length, &status);
     if (status)
         broken(socket, status, 0);
@@ -368,7 +577,7 @@ int gyre_tcp_socket_recv_now(struct gyre_tcp_socket *socket, const struct gyre_m
     if (gyre_stream_take_now(socket->stream, match, data, length))
         return 0;
     if (length > GYRE_STREAM_REST_MOST || socket->flying_in || socket->finished || socket->hangup ||
-        socket->status || !gyre_stream_awaits_frame(socket->stream))
+        socket->status || socket->fd < 0 || !gyre_stream_awaits_frame(socket->stream))
         return -ENOENT;
     int count = gyre_stream_target(socket->stream, iov);
     ssize_t got = receive(socket->fd, iov, count);

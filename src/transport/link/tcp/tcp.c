@@ -21,6 +21,16 @@
  * descriptor keeps it up where the peer is to hear the reason first), every post completes with the
  * status, and state() tells the story with both addresses. Other pipes do not notice.
  *
+ * Renewal. The reset of a renewable connection is no death. This end reads what had come, and says
+ * through broken() how many bytes that is; the domain has a new connection made, over which both
+ * ends send what the other lacks.
+ *
+ *     up ── reset ──▶ away ── renew() ──▶ up, kept bytes first
+ *      └── part() ──▶  │
+ *                      └── dead time ──▶ the pipe fails
+ *
+ * Whatever waits for bytes waits on meanwhile. A peer that has died is found by the watch.
+ *
  * Tested by tests/link/tcp.c and tests/unit/transport/link/tcp. */
 #include "transport/link/tcp/inside.h"
 #include "transport/link/tcp/uring.h"
@@ -31,6 +41,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,10 +101,10 @@ static int tcp_open(const struct gyre_wire_options *options, struct gyre_wire **
 
 static void close_socket(struct gyre_tcp_socket *socket)
 {
-    if (socket->fd < 0)
-        return;
-    socket->pipe->wire->poller->remove(socket);
-    gyre_tcp_socket_close(socket);
+    if (socket->fd >= 0)
+        socket->pipe->wire->poller->remove(socket);
+    if (socket->fd >= 0 || socket->away)
+        gyre_tcp_socket_close(socket);
 }
 
 static void close_sockets(struct gyre_tcp_pipe *pipe)
@@ -108,8 +119,10 @@ static void tcp_detach(struct gyre_pipe *end)
     close_sockets(pipe);
     while (pipe->keeps)
         close(pipe->kept[--pipe->keeps]);
-    for (int i = 0; i < pipe->sockets; i++)
+    for (int i = 0; i < pipe->sockets; i++) {
         gyre_tcp_socket_unmark(&pipe->socket[i]);
+        gyre_kept_deinit(&pipe->socket[i].kept);
+    }
     LIST_REMOVE(pipe, in_wire);
     gyre_end_depart(end, &pipe->wire->departed);
 }
@@ -137,6 +150,7 @@ static int undo_attach(struct gyre_tcp_pipe *pipe, int status)
     for (int i = 0; i < pipe->sockets; i++) {
         pipe->wire->poller->remove(&pipe->socket[i]);
         gyre_tcp_socket_unmark(&pipe->socket[i]);
+        gyre_kept_deinit(&pipe->socket[i].kept);
     }
     gyre_end_destroy(&pipe->end);
     return status;
@@ -147,12 +161,14 @@ static int open_sockets(struct gyre_tcp_pipe *pipe, const struct gyre_channel *c
 {
     for (int i = 0; i < channel->fds; i++) {
         struct gyre_tcp_socket *socket = &pipe->socket[i];
-        int status =
-            gyre_tcp_socket_open(socket, pipe, pipe->end.stream[i], channel->fd[i], trouble);
+        int status = gyre_tcp_socket_open(socket, pipe, pipe->end.stream[i], channel->fd[i],
+                                          channel->renewable, trouble);
         if (!status)
             status = pipe->wire->poller->add(socket, trouble);
-        if (status)
+        if (status) {
+            gyre_kept_deinit(&socket->kept);
             return status;
+        }
         pipe->sockets++;
     }
     return 0;
@@ -210,6 +226,13 @@ static void tell_pipe_failure(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_
                 ? "somebody on the path altered, repeated or dropped some, or a network card or "
                   "memory did"
                 : "check the network path, memory, and that both run the same version");
+    else if (socket->away)
+        gyre_trouble_set(
+            trouble, socket->status,
+            "rank %u: connection %d of %d to it from rank %u (%s to %s) broke (%s) and could not "
+            "be made anew within the dead time (GYRE_DEAD_TIME): does a firewall reset it?",
+            peer, index + 1, pipe->sockets, rank, socket->name[0], socket->name[1],
+            socket->broke ? strerror(socket->broke) : "the peer's end of it");
     else if (socket->broke == ETIMEDOUT)
         gyre_trouble_set(
             trouble, socket->status,
@@ -230,7 +253,7 @@ static void tell_pipe_failure(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_
  * sees a close. It would take the close for a loss, and might tell the loss first. */
 static void keep_open(struct gyre_tcp_pipe *pipe)
 {
-    for (int i = 0; i < pipe->sockets && pipe->socket[i].fd >= 0; i++) {
+    for (int i = 0; i < pipe->sockets; i++) {
         int fd = fcntl(pipe->socket[i].fd, F_DUPFD_CLOEXEC, 0);
         if (fd >= 0)
             pipe->kept[pipe->keeps++] = fd;
@@ -347,7 +370,8 @@ static int tcp_cancel(struct gyre_pipe *end, uint64_t token)
 static void shut_socket(struct gyre_tcp_socket *socket)
 {
     gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE | GYRE_TCP_READ);
-    if (socket->shut || !gyre_stream_said_bye(socket->stream))
+    if (socket->shut || socket->fd < 0 || gyre_tcp_socket_replays(socket) ||
+        !gyre_stream_said_bye(socket->stream))
         return;
     shutdown(socket->fd, SHUT_WR);
     socket->shut = true;
@@ -359,9 +383,193 @@ static int tcp_bye(struct gyre_pipe *end)
     if (end->status)
         return end->status;
     gyre_end_bye(end);
-    for (int i = 0; i < pipe->sockets; i++)
+    bool parted = gyre_end_parted(end);
+    for (int i = 0; i < pipe->sockets; i++) {
         shut_socket(&pipe->socket[i]);
-    return gyre_end_parted(end) ? 0 : GYRE_AGAIN;
+        parted = gyre_tcp_socket_delivered(&pipe->socket[i]) && parted;
+    }
+    return parted ? 0 : GYRE_AGAIN;
+}
+
+/* -- renewal ----------------------------------------------------------------------------------- */
+
+#define FRUITLESS_MOST 100u               /* breaks in a row without a byte between them */
+#define UNRENEWED      (10 * GYRE_SECOND) /* the limit where there is no dead time */
+
+/* Whether the peer may live although the connection broke. The kernel's ETIMEDOUT is no reset: the
+ * path has carried nothing for long. */
+static bool may_be_renewed(const struct gyre_tcp_socket *socket)
+{
+    const int error = socket->broke;
+    return socket->kept.ring && socket->status == GYRE_PEER_LOST &&
+           (error == 0 || error == ECONNRESET || error == EPIPE || error == ECONNABORTED ||
+            error == ENOTCONN);
+}
+
+/* Leaves a connection that broke. The pipe fails where it cannot be made anew. */
+static void part_or_fail(struct gyre_tcp_socket *socket)
+{
+    const struct gyre_tcp_poller *poller = socket->pipe->wire->poller;
+    bool renewed = may_be_renewed(socket);
+    if (renewed) {
+        poller->settle(socket);
+        poller->remove(socket);
+        renewed = gyre_tcp_socket_part(socket);
+    }
+    if (!renewed)
+        fail_pipe(socket->pipe, socket);
+}
+
+static struct gyre_tcp_socket *renewable_socket(struct gyre_pipe *end, int index)
+{
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)end;
+    bool there = !end->status && index >= 0 && index < pipe->sockets;
+    return there && pipe->socket[index].kept.ring ? &pipe->socket[index] : NULL;
+}
+
+static bool tcp_broken(struct gyre_wire *handle, struct gyre_break *lost)
+{
+    struct gyre_tcp_wire *wire = (struct gyre_tcp_wire *)handle;
+    struct gyre_tcp_pipe *pipe;
+    if (!wire->away)
+        return false;
+    LIST_FOREACH(pipe, &wire->pipes, in_wire)
+    for (int i = 0; i < pipe->sockets; i++) {
+        struct gyre_tcp_socket *socket = &pipe->socket[i];
+        if (!socket->away || socket->told)
+            continue;
+        socket->told = true;
+        *lost = (struct gyre_break){.peer = pipe->end.peer,
+                                    .index = i,
+                                    .number = socket->number,
+                                    .fruitless = socket->fruitless,
+                                    .received = socket->received};
+        return true;
+    }
+    return false;
+}
+
+static int tcp_part(struct gyre_pipe *end, int index, uint32_t newer, uint64_t *received)
+{
+    struct gyre_tcp_socket *socket = renewable_socket(end, index);
+    if (!socket)
+        return end->status ? end->status : GYRE_INVALID;
+    if (socket->number >= newer || (socket->fd < 0 && !socket->away))
+        return -EALREADY;
+    if (!socket->away) {
+        socket->status = socket->status ? socket->status : GYRE_PEER_LOST;
+        part_or_fail(socket);
+    }
+    *received = socket->received;
+    return end->status;
+}
+
+/* Refuses a peer that wants bytes that it cannot want, or that are kept no more. */
+static int refuse_renewal(struct gyre_tcp_socket *socket, uint64_t received)
+{
+    struct gyre_tcp_pipe *pipe = socket->pipe;
+    const struct gyre_kept *kept = &socket->kept;
+    const bool never = received > kept->to;
+    gyre_trouble_set(
+        &pipe->end.trouble, GYRE_CORRUPT,
+        "connection %d of %d from rank %u to rank %u (%s to %s) broke and cannot go on: the peer "
+        "says that %" PRIu64 " bytes have come, %s %" PRIu64 "; %s",
+        (int)(socket - pipe->socket) + 1, pipe->sockets, pipe->end.rank, pipe->end.peer,
+        socket->name[0], socket->name[1], received,
+        never ? "and this rank has sent" : "and this rank still has those from",
+        never ? kept->to : kept->from,
+        never ? "check that both run the same version"
+              : "did somebody between the two acknowledge bytes that did not arrive, as a proxy "
+                "does?");
+    close_sockets(pipe);
+    gyre_end_fail(&pipe->end, GYRE_CORRUPT);
+    return GYRE_CORRUPT;
+}
+
+static void log_renewal(const struct gyre_tcp_socket *socket, uint64_t again)
+{
+    const struct gyre_tcp_pipe *pipe = socket->pipe;
+    gyre_log(GYRE_LOG_WARN,
+             "connection %d of %d to rank %u was reset and has been made anew, from %s to %s, with "
+             "%" PRIu64 " bytes to send once more; the job goes on",
+             (int)(socket - pipe->socket) + 1, pipe->sockets, pipe->end.peer, socket->name[0],
+             socket->name[1], again);
+}
+
+static int tcp_renew(struct gyre_pipe *end, int index, int fd, uint32_t number, uint64_t received)
+{
+    struct gyre_tcp_socket *socket = renewable_socket(end, index);
+    if (!socket)
+        return end->status ? end->status : GYRE_INVALID;
+    if (!socket->away)
+        return -EALREADY;
+    if (!gyre_kept_reaches(&socket->kept, received))
+        return refuse_renewal(socket, received);
+    gyre_tcp_socket_renew(socket, fd, number, received);
+    int status = socket->pipe->wire->poller->add(socket, &end->trouble);
+    if (status) {
+        socket->fd = -1; /* the caller's again */
+        close_sockets(socket->pipe);
+        gyre_end_fail(end, status);
+        return status;
+    }
+    log_renewal(socket, socket->kept.to - received);
+    gyre_tcp_socket_push(socket);
+    return 0;
+}
+
+static bool tcp_gone(struct gyre_pipe *end, int index)
+{
+    struct gyre_tcp_socket *socket = renewable_socket(end, index);
+    if (!socket || !socket->away || !gyre_stream_said_bye(socket->stream) ||
+        !gyre_stream_heard_bye(socket->stream))
+        return false;
+    gyre_tcp_socket_rest(socket);
+    return true;
+}
+
+static bool tcp_mend(struct gyre_wire *handle)
+{
+    struct gyre_tcp_wire *wire = (struct gyre_tcp_wire *)handle;
+    struct gyre_tcp_pipe *pipe;
+    if (!wire->replays)
+        return false;
+    wire->poller->look(wire);
+    LIST_FOREACH(pipe, &wire->pipes, in_wire)
+    for (int i = 0; i < pipe->sockets; i++) {
+        struct gyre_tcp_socket *socket = &pipe->socket[i];
+        if (!gyre_tcp_socket_replays(socket))
+            continue;
+        gyre_tcp_socket_block(socket, false);
+        gyre_tcp_socket_push(socket);
+    }
+    return wire->replays > 0;
+}
+
+/* Whether the time for a new connection is over, or every new one breaks at once. */
+static bool is_overdue(struct gyre_tcp_socket *socket, uint64_t now, uint64_t limit)
+{
+    if (!socket->away_since)
+        socket->away_since = now;
+    if (!socket->vain_since)
+        socket->vain_since = now;
+    return now - socket->away_since > limit ||
+           (socket->fruitless > FRUITLESS_MOST && now - socket->vain_since > limit);
+}
+
+/* Fails pipes that have waited too long for a new connection. */
+static void give_up_overdue(struct gyre_tcp_wire *wire, uint64_t now)
+{
+    const uint64_t limit = wire->dead_ns ? wire->dead_ns : UNRENEWED;
+    struct gyre_tcp_pipe *pipe;
+    LIST_FOREACH(pipe, &wire->pipes, in_wire)
+    for (int i = 0; i < pipe->sockets && !pipe->end.status; i++) {
+        struct gyre_tcp_socket *socket = &pipe->socket[i];
+        if (socket->away && is_overdue(socket, now, limit)) {
+            socket->status = GYRE_PEER_LOST;
+            fail_pipe(pipe, socket);
+        }
+    }
 }
 
 /* -- progress ---------------------------------------------------------------------------------- */
@@ -384,7 +592,7 @@ static int serve_socket(struct gyre_tcp_socket *socket, struct gyre_completion *
     if (socket->fd >= 0 && !socket->status && due & (GYRE_TCP_READ | GYRE_TCP_WRITE))
         move_socket(socket, due);
     if (socket->status && socket->fd >= 0)
-        fail_pipe(socket->pipe, socket);
+        part_or_fail(socket);
     int got = gyre_tcp_socket_harvest(socket, out, max);
     if (got == max)
         gyre_tcp_socket_mark(socket, GYRE_TCP_HARVEST);
@@ -423,6 +631,8 @@ static int tcp_poll(struct gyre_wire *handle, uint64_t now, struct gyre_completi
         return 0;
     wire->polls++;
     inspect_connections(wire, now);
+    if (wire->away)
+        give_up_overdue(wire, now);
     wire->poller->look(wire);
     if (!gyre_tcp_is_crowded(wire))
         mark_used(wire);
@@ -468,5 +678,10 @@ const struct gyre_driver gyre_driver_tcp = {
     .poll = tcp_poll,
     .state = gyre_end_state,
     .arm = tcp_arm,
+    .broken = tcp_broken,
+    .part = tcp_part,
+    .renew = tcp_renew,
+    .gone = tcp_gone,
+    .mend = tcp_mend,
     .moved = tcp_moved,
 };

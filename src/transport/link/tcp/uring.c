@@ -152,7 +152,8 @@ static void land(uint64_t name, int result)
         return;
     if (name & OUTWARD) {
         socket->flying_out = false;
-        gyre_tcp_socket_wrote(socket, result);
+        const struct msghdr *out = &((struct flight *)socket->flight)->out;
+        gyre_tcp_socket_wrote(socket, out->msg_iov, (int)out->msg_iovlen, result);
         gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE | GYRE_TCP_HARVEST);
     } else {
         socket->flying_in = false;
@@ -201,7 +202,7 @@ static struct io_uring_sqe *next_sqe(struct io_uring *ring)
 static bool start_write(struct gyre_tcp_socket *socket)
 {
     struct flight *flight = socket->flight;
-    int count = gyre_stream_gather(socket->stream, flight->out_iov, GYRE_TCP_VECTORS);
+    int count = gyre_tcp_socket_gather(socket, flight->out_iov, GYRE_TCP_VECTORS);
     struct io_uring_sqe *sqe = count ? next_sqe(ring_of(socket->pipe->wire)) : NULL;
     if (!sqe)
         return count == 0;
