@@ -1,11 +1,13 @@
 /* Random and nearly valid bytes against everything that parses what a stranger or a peer sent while
- * joining: both handshake machines, refusals, facts, stories, introductions and packed addresses.
+ * joining: both handshake machines, refusals, facts, stories, introductions, packed addresses, and
+ * the records of connections that are made anew.
  *
  * What is checked beside memory safety: without the key nothing is ever proven and nothing is ever
  * answered, and no text leaves a parser unterminated. */
 #include "fuzz/fuzz.h"
 
 #include "transport/join/inside.h"
+#include "transport/watch/renew.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +67,14 @@ static void fuzz_parsers(uint8_t *data, size_t size)
     gyre_configuration_difference((const char *const[]){"A=1 B", guest.configuration},
                                   (const char *const[]){"a", "b"}, difference, sizeof difference);
     check_text(difference, sizeof difference);
+    for (uint16_t kind = 0; kind <= GYRE_WATCH_GONE + 1; kind++) {
+        const struct gyre_record answer = {kind, data, size};
+        uint32_t number;
+        uint64_t received;
+        bool known =
+            kind == GYRE_WATCH_RENEW ? size == 12 : kind == GYRE_WATCH_RENEWED && size == 8;
+        REQUIRE(gyre_renewal_read(&answer, &number, &received) == known);
+    }
     gyre_address_get(&in, &address);
     gyre_address_format(&address, text);
     check_text(text, sizeof text);
@@ -92,7 +102,7 @@ static size_t make_case(uint64_t seed, uint8_t *data)
     static const uint8_t magic[] = {'G', 'Y', 'R', 'E', 13, 10, 26, 1};
     struct gyre_rng rng;
     gyre_rng_seed(&rng, seed);
-    size_t size = gyre_rng_below(&rng, seed % 8 ? 400 : 6000);
+    size_t size = gyre_rng_below(&rng, seed % 8 == 0 ? 6000 : seed % 8 == 1 ? 16 : 400);
     for (size_t i = 0; i < size; i++)
         data[i] = gyre_rng_below(&rng, 4) ? (uint8_t)gyre_rng_next(&rng) : 0;
     if (size >= sizeof magic && gyre_rng_below(&rng, 2))

@@ -30,13 +30,14 @@
 #define GYRE_PROTOCOL_HIGH 1
 
 /* CHECKUP: `gyre doctor`, which is no rank of a job. WATCH: a control connection, made anew.
- * MEMBERS: members of a job that agree on who goes on; rank and world are those of its first epoch,
- * and the server's rank and epoch do not matter. */
+ * RENEW: a data connection, made anew. MEMBERS: members of a job that agree on who goes on; rank
+ * and world are those of its first epoch, and the server's rank and epoch do not matter. */
 enum gyre_purpose {
     GYRE_PURPOSE_JOIN = 1,
     GYRE_PURPOSE_DATA = 2,
     GYRE_PURPOSE_CHECKUP = 3,
     GYRE_PURPOSE_WATCH = 4,
+    GYRE_PURPOSE_RENEW = 5,
     GYRE_PURPOSE_MEMBERS = 6
 };
 

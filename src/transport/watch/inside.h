@@ -4,8 +4,10 @@
  *     loop.c      the thread: events in, the failure detector's conclusions out
  *     share.c     regions that this process shares
  *     import.c    regions that its peers share
- *     redial.c    connections that this rank makes anew
- *     visitors.c  connections that other ranks make anew
+ *     redial.c    connections of its own that the watch makes anew
+ *     visitors.c  whoever comes to the listener
+ *     renew.c     data connections that are made anew
+ *     dial.c      an attempt to reach a peer's listener
  *     links.c     opening a link to each peer, sending over it, its end
  *     channel.c   messages over sockets
  *     activity.c  this rank's activity
@@ -17,14 +19,19 @@
 
 #include "base/clock.h"
 #include "transport/memory/views.h"
-#include "transport/net/handshake.h"
+#include "transport/net/talk.h"
 #include "transport/watch/detect/failure_detector.h"
+#include "transport/watch/renew.h"
 #include "transport/watch/watch.h"
 #include "transport/watch/channel.h"
 
 #include <pthread.h>
 
-struct gyre_watch_dial; /* a connection that this rank is making anew */
+struct gyre_dial {         /* a connection that this rank is making */
+    struct gyre_talk talk; /* fd −1: no attempt is under way */
+    bool connecting;
+    uint64_t next_at, pause; /* the next attempt, or the end of this one */
+};
 
 struct gyre_watch_link { /* to one peer; same index as the failure detector's channel */
     struct gyre_watch_channel channel;
@@ -36,7 +43,7 @@ struct gyre_watch_link { /* to one peer; same index as the failure detector's ch
     /* The number of its connection, equal at both ends: 0 is the join's, others are numbers of the
      * higher rank's attempts. */
     uint16_t wire, attempts;
-    struct gyre_watch_dial *dial; /* NULL: none */
+    struct gyre_dial *dial; /* NULL: none */
     bool deaf;         /* the peer reads no more; its earlier messages are read to their end */
     bool wants_room;   /* epoll tells when the socket has room again */
     uint64_t ended_at; /* written before `ended` */
@@ -61,6 +68,12 @@ struct gyre_watch {
     int poller, nudge;                  /* an epoll; an eventfd that wakes the thread */
     int launcher;                       /* borrowed, -1: none */
     struct gyre_watch_visitor *visitor; /* GYRE_WATCH_VISITORS; NULL: nobody may come */
+    struct gyre_watch_wish *wish;       /* data connections that are to be made anew */
+    uint32_t wishes;                    /* so many there have been */
+    struct gyre_watch_news *news;       /* of data connections, in order, not yet taken */
+    uint32_t news_count;
+    bool unawaited;   /* nobody waits for news */
+    bool links_ended; /* this rank's links, to which data connections belong */
     uint16_t epoch;
     bool locks, ending, told;
     uint64_t parts_until; /* the end of the last wait for peers; 0: this rank is not parting */
@@ -77,15 +90,14 @@ enum gyre_watch_source { /* the source of an event of the poller; the index is a
                          GYRE_WATCH_FROM_PIDFD,
                          GYRE_WATCH_FROM_LAUNCHER,
                          GYRE_WATCH_FROM_NUDGE,
-                         GYRE_WATCH_FROM_DIAL, /* the index is a link's */
+                         GYRE_WATCH_FROM_DIAL,    /* the index is a link's */
+                         GYRE_WATCH_FROM_RENEWAL, /* the index is a wish's id */
                          GYRE_WATCH_FROM_LISTENER,
                          GYRE_WATCH_FROM_VISITOR /* the index is a visitor's */
 };
 
 enum { GYRE_WATCH_ADDRESS_BYTES = 8 }; /* of a region's address, as told inside a process */
 enum { GYRE_WATCH_VISITORS = 64 };
-enum { GYRE_WATCH_WELCOME = 1 }; /* the record that answers a proven connection */
-
 /* The functions below are called with the lock held. */
 
 /* Sleeps until something has changed or the time has come, which returns ETIMEDOUT. */
@@ -106,9 +118,10 @@ void gyre_watch_reopen_link(struct gyre_watch *watch, uint32_t link, int fd, uin
                             const struct gyre_traffic_keys *keys);
 
 /* Begins a handshake of a connection that is made anew: the proof of the session's key, both
- * nonces, and the claim of this rank, epoch and wire. */
+ * nonces, and the claim of this rank, epoch, purpose and stripe. */
 int gyre_watch_start_proof(const struct gyre_watch *watch, struct gyre_handshake *shake,
-                           enum gyre_handshake_side side, uint16_t wire);
+                           enum gyre_handshake_side side, enum gyre_purpose purpose,
+                           uint16_t stripe);
 
 /* Changes what the poller tells about a descriptor. */
 void gyre_watch_rearm(struct gyre_watch *watch, int fd, uint32_t events,
@@ -131,6 +144,31 @@ void gyre_watch_break(struct gyre_watch *watch, uint32_t link, int status);
 /* Whether a peer of this node can still answer. */
 bool gyre_watch_link_answers(const struct gyre_watch *watch, uint32_t link);
 
+/* -- dial.c ------------------------------------------------------------------------------------ */
+
+struct gyre_dial_goal { /* who is dialled, what for, and whose the poller's events are */
+    uint32_t rank;
+    enum gyre_purpose purpose;
+    uint16_t stripe;
+    enum gyre_watch_source source;
+    uint32_t index;
+};
+
+void gyre_dial_init(struct gyre_dial *dial);
+void gyre_dial_drop(struct gyre_watch *watch, struct gyre_dial *dial); /* ends the attempt */
+int gyre_dial_take(struct gyre_watch *watch, struct gyre_dial *dial);  /* the talk's socket */
+
+/* Ends the attempt, and says when the next may begin: each pause is twice the one before. */
+void gyre_dial_pause(struct gyre_watch *watch, struct gyre_dial *dial);
+
+/* begin: starts an attempt. proceed: acts on an event of its socket. 0: *record is the proof (kind
+ * 0) or the peer's record, and there may be more; GYRE_AGAIN: later. Negative: the attempt has
+ * failed; -ECONNREFUSED: no process listens there. */
+int gyre_dial_begin(struct gyre_watch *watch, struct gyre_dial *dial,
+                    const struct gyre_dial_goal *goal);
+int gyre_dial_proceed(struct gyre_watch *watch, struct gyre_dial *dial,
+                      const struct gyre_dial_goal *goal, struct gyre_record *record);
+
 /* -- redial.c ---------------------------------------------------------------------------------- */
 
 /* ready: acts on an event of a dial. turn: starts dials of links that have broken, and ends those
@@ -139,6 +177,18 @@ void gyre_watch_redial_ready(struct gyre_watch *watch, uint32_t link);
 void gyre_watch_redial_turn(struct gyre_watch *watch, uint64_t now);
 uint64_t gyre_watch_redial_wake(const struct gyre_watch *watch);
 void gyre_watch_drop_dials(struct gyre_watch *watch);
+
+/* -- renew.c ----------------------------------------------------------------------------------- */
+
+void gyre_watch_renewal_ready(struct gyre_watch *watch, uint32_t id);
+void gyre_watch_renewals_turn(struct gyre_watch *watch, uint64_t now);
+uint64_t gyre_watch_renewals_wake(const struct gyre_watch *watch);
+void gyre_watch_drop_renewals(struct gyre_watch *watch);
+
+/* Acts on the first record of a proven visitor of that purpose, and answers, or takes the talk's
+ * socket. Negative: the visitor makes no sense, or has gone. */
+int gyre_watch_hear_renew(struct gyre_watch *watch, struct gyre_talk *talk,
+                          const struct gyre_record *record);
 
 /* -- visitors.c -------------------------------------------------------------------------------- */
 

@@ -129,7 +129,8 @@ void gyre_watch_reopen_link(struct gyre_watch *watch, uint32_t index, int fd, ui
 }
 
 int gyre_watch_start_proof(const struct gyre_watch *watch, struct gyre_handshake *shake,
-                           enum gyre_handshake_side side, uint16_t wire)
+                           enum gyre_handshake_side side, enum gyre_purpose purpose,
+                           uint16_t stripe)
 {
     const struct gyre_job *job = watch->is.job;
     struct gyre_claim claim = {.version_low = GYRE_PROTOCOL_LOW,
@@ -137,8 +138,8 @@ int gyre_watch_start_proof(const struct gyre_watch *watch, struct gyre_handshake
                                .epoch = job->epoch,
                                .rank = watch->is.joined->rank,
                                .world = watch->is.joined->n,
-                               .purpose = GYRE_PURPOSE_WATCH,
-                               .stripe = wire};
+                               .purpose = purpose,
+                               .stripe = stripe};
     uint8_t nonce[GYRE_NONCE_BYTES];
 
     memcpy(claim.job, job->id, sizeof claim.job);

@@ -158,6 +158,9 @@ static void handle(struct gyre_watch *watch, const struct epoll_event *event)
     case GYRE_WATCH_FROM_DIAL:
         gyre_watch_redial_ready(watch, index);
         break;
+    case GYRE_WATCH_FROM_RENEWAL:
+        gyre_watch_renewal_ready(watch, index);
+        break;
     case GYRE_WATCH_FROM_LISTENER:
         gyre_watch_admit_visitor(watch);
         break;
@@ -211,10 +214,12 @@ void gyre_watch_turn(struct gyre_watch *watch)
 static int sleep_ms(struct gyre_watch *watch)
 {
     uint64_t now = gyre_now_ns(), wake = gyre_detector_wake(watch->detector);
-    uint64_t dial = gyre_watch_redial_wake(watch);
+    uint64_t dial = gyre_watch_redial_wake(watch), renewal = gyre_watch_renewals_wake(watch);
 
     if (dial < wake)
         wake = dial;
+    if (renewal < wake)
+        wake = renewal;
     if (wake <= now)
         return 0;
     return (int)((wake - now + GYRE_MS - 1) / GYRE_MS);
@@ -234,6 +239,7 @@ void *gyre_watch_run(void *argument)
         for (int i = 0; i < count; i++)
             handle(watch, &event[i]);
         gyre_watch_redial_turn(watch, gyre_now_ns());
+        gyre_watch_renewals_turn(watch, gyre_now_ns());
         gyre_watch_turn(watch);
     }
     pthread_mutex_unlock(&watch->lock);

@@ -18,30 +18,10 @@
  * Tested by tests/program/failures/watch_reset.c. */
 #include "transport/watch/inside.h"
 
-#include "transport/net/socket.h"
-#include "transport/net/talk.h"
-
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 
-#define FIRST_PAUSE GYRE_MS
-#define MOST_PAUSE  (100 * GYRE_MS)
-#define ATTEMPT     (2 * GYRE_SECOND)
-#define TOLD_PAUSE  GYRE_SECOND /* for the higher rank, which knows now, to dial */
-
-struct gyre_watch_dial {
-    struct gyre_talk talk; /* fd −1: none is under way */
-    bool connecting;
-    uint64_t next_at, pause; /* the next attempt, or the end of this one */
-};
-
-static void drop_dial(struct gyre_watch *watch, struct gyre_watch_dial *dial)
-{
-    if (dial->talk.fd >= 0)
-        epoll_ctl(watch->poller, EPOLL_CTL_DEL, dial->talk.fd, NULL);
-    gyre_talk_close(&dial->talk);
-}
+#define TOLD_PAUSE GYRE_SECOND /* for the higher rank, which knows now, to dial */
 
 static void end_dial(struct gyre_watch *watch, uint32_t index)
 {
@@ -49,7 +29,7 @@ static void end_dial(struct gyre_watch *watch, uint32_t index)
 
     if (link->dial == NULL)
         return;
-    drop_dial(watch, link->dial);
+    gyre_dial_drop(watch, link->dial);
     free(link->dial);
     link->dial = NULL;
 }
@@ -62,122 +42,85 @@ static void conclude_death(struct gyre_watch *watch, uint32_t index)
     pthread_cond_broadcast(&watch->changed);
 }
 
-static void dial_failed(struct gyre_watch *watch, uint32_t index, int error)
+static void dial_failed(struct gyre_watch *watch, uint32_t index, int status)
 {
-    struct gyre_watch_dial *dial = watch->link[index].dial;
-
-    if (error == ECONNREFUSED) {
+    if (status == -ECONNREFUSED)
         conclude_death(watch, index);
-        return;
-    }
-    drop_dial(watch, dial);
-    dial->next_at = gyre_now_ns() + dial->pause;
-    dial->pause = 2 * dial->pause < MOST_PAUSE ? 2 * dial->pause : MOST_PAUSE;
+    else
+        gyre_dial_pause(watch, watch->link[index].dial);
 }
 
-/* Connects from the address at which this rank listens. */
-static int connect_to(const struct gyre_watch *watch, uint32_t rank)
+static struct gyre_dial_goal goal_of(const struct gyre_watch *watch, uint32_t index)
 {
-    const struct gyre_joined *joined = watch->is.joined;
-    const struct sockaddr_storage *own = &joined->member[joined->rank].address;
-    struct sockaddr_storage to = joined->member[rank].address;
-    bool near = gyre_address_is_loopback(&to) || gyre_address_is_loopback(own);
+    const struct gyre_watch_link *link = &watch->link[index];
+    uint32_t rank = gyre_detector_peer(watch->detector, index);
 
-    gyre_address_take_scope(&to, own);
-    return gyre_socket_connect(&to, near ? NULL : own);
+    return (struct gyre_dial_goal){.rank = rank,
+                                   .purpose = GYRE_PURPOSE_WATCH,
+                                   .stripe =
+                                       rank < watch->is.joined->rank ? link->attempts : link->wire,
+                                   .source = GYRE_WATCH_FROM_DIAL,
+                                   .index = index};
 }
 
 static void dial_once(struct gyre_watch *watch, uint32_t index)
 {
     struct gyre_watch_link *link = &watch->link[index];
-    struct gyre_watch_dial *dial = link->dial;
-    uint32_t rank = gyre_detector_peer(watch->detector, index);
-    uint16_t wire = rank < watch->is.joined->rank ? ++link->attempts : link->wire;
-    int fd = connect_to(watch, rank);
 
-    if (fd < 0) {
-        dial_failed(watch, index, -fd);
-        return;
-    }
-    gyre_talk_open(&dial->talk, fd);
-    dial->connecting = true;
-    dial->next_at = gyre_now_ns() + ATTEMPT;
-    if (gyre_watch_start_proof(watch, &dial->talk.shake, GYRE_HANDSHAKE_CLIENT, wire) != 0 ||
-        gyre_watch_listen(watch, fd, EPOLLOUT, GYRE_WATCH_FROM_DIAL, index) != 0)
-        dial_failed(watch, index, EIO);
+    if (gyre_detector_peer(watch->detector, index) < watch->is.joined->rank)
+        link->attempts++;
+    const struct gyre_dial_goal goal = goal_of(watch, index);
+    int status = gyre_dial_begin(watch, link->dial, &goal);
+    if (status != 0)
+        dial_failed(watch, index, status);
 }
 
 /* The peer has proven itself and welcomes this rank. */
 static void hear_welcome(struct gyre_watch *watch, uint32_t index)
 {
-    struct gyre_watch_dial *dial = watch->link[index].dial;
+    struct gyre_dial *dial = watch->link[index].dial;
     struct gyre_traffic_keys keys;
 
     if (gyre_detector_peer(watch->detector, index) > watch->is.joined->rank) {
-        drop_dial(watch, dial);
+        gyre_dial_drop(watch, dial);
         dial->next_at = gyre_now_ns() + TOLD_PAUSE;
         return;
     }
     if (gyre_talk_keys(&dial->talk, "gyre watch", &keys) != 0) {
-        dial_failed(watch, index, EIO);
+        dial_failed(watch, index, -EIO);
         return;
     }
-    epoll_ctl(watch->poller, EPOLL_CTL_DEL, dial->talk.fd, NULL);
-    int fd = gyre_talk_take(&dial->talk);
+    int fd = gyre_dial_take(watch, dial);
     end_dial(watch, index);
     gyre_watch_reopen_link(watch, index, fd, watch->link[index].attempts, &keys);
     gyre_wipe(&keys, sizeof keys);
 }
 
-/* Moves the conversation on. 0: the peer welcomes this rank; GYRE_AGAIN: not yet; negative: this is
- * not the peer, or it has hung up. */
-static int converse(const struct gyre_watch *watch, uint32_t index)
+void gyre_watch_redial_ready(struct gyre_watch *watch, uint32_t index)
 {
-    struct gyre_talk *talk = &watch->link[index].dial->talk;
+    struct gyre_dial *dial = watch->link[index].dial;
+    const struct gyre_dial_goal goal = goal_of(watch, index);
     struct gyre_record record;
     int status;
 
-    while ((status = gyre_talk_step(talk, &record)) == 0) {
-        if (!gyre_handshake_reached(&talk->shake, gyre_detector_peer(watch->detector, index)))
-            return GYRE_CORRUPT;
-        if (record.kind != 0)
-            return record.kind == GYRE_WATCH_WELCOME ? 0 : GYRE_CORRUPT;
-    }
-    return status;
-}
-
-void gyre_watch_redial_ready(struct gyre_watch *watch, uint32_t index)
-{
-    struct gyre_watch_dial *dial = watch->link[index].dial;
-
     if (dial == NULL || dial->talk.fd < 0)
         return;
-    int status = dial->connecting ? gyre_socket_connected(dial->talk.fd) : 0;
-    if (status != 0) {
-        dial_failed(watch, index, -status);
-        return;
-    }
-    dial->connecting = false;
-    status = converse(watch, index);
-    if (status == 0)
+    while ((status = gyre_dial_proceed(watch, dial, &goal, &record)) == 0 && record.kind == 0)
+        continue;
+    if (status == 0 && record.kind == GYRE_WATCH_WELCOME)
         hear_welcome(watch, index);
     else if (status != GYRE_AGAIN)
-        dial_failed(watch, index, ECONNRESET);
-    else
-        gyre_watch_rearm(watch, dial->talk.fd,
-                         EPOLLIN | (gyre_talk_pending(&dial->talk) ? EPOLLOUT : 0u),
-                         GYRE_WATCH_FROM_DIAL, index);
+        dial_failed(watch, index, status);
 }
 
 /* Starts to dial. Without memory it is tried again at the next turn. */
 static void begin_dial(struct gyre_watch *watch, uint32_t index)
 {
-    struct gyre_watch_dial *dial = calloc(1, sizeof *dial);
+    struct gyre_dial *dial = calloc(1, sizeof *dial);
 
     if (dial == NULL)
         return;
-    gyre_talk_open(&dial->talk, -1);
-    dial->pause = FIRST_PAUSE;
+    gyre_dial_init(dial);
     watch->link[index].dial = dial;
     dial_once(watch, index);
 }
@@ -185,13 +128,13 @@ static void begin_dial(struct gyre_watch *watch, uint32_t index)
 void gyre_watch_redial_turn(struct gyre_watch *watch, uint64_t now)
 {
     for (uint32_t i = 0; i < watch->links; i++) {
-        struct gyre_watch_dial *dial = watch->link[i].dial;
+        struct gyre_dial *dial = watch->link[i].dial;
         if (!watch->link[i].broken || !gyre_detector_awaits(watch->detector, i))
             end_dial(watch, i);
         else if (dial == NULL)
             begin_dial(watch, i);
         else if (dial->talk.fd >= 0 && now >= dial->next_at)
-            dial_failed(watch, i, ETIMEDOUT);
+            dial_failed(watch, i, -ETIMEDOUT);
         else if (dial->talk.fd < 0 && now >= dial->next_at)
             dial_once(watch, i);
     }

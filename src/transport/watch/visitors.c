@@ -1,7 +1,8 @@
 /* Visitors at this rank's listener: ranks whose connection to this one broke.
  *
  *      listener ─▶ visitor ─▶ handshake ─▶ WELCOME ─▶ of a higher rank: the link goes on over it
- *                     │                            └▶ of a lower rank: this rank dials (redial.c)
+ *                     │           │                └▶ of a lower rank: this rank dials (redial.c)
+ *                     │           └ purpose RENEW ─▶ a data connection (renew.c)
  *                     └ whoever cannot prove the members' key, or is not in time, is hung up on
  *
  * The key is that of the job's members, so of this run of the job; the epoch stands in the claim.
@@ -71,7 +72,8 @@ void gyre_watch_admit_visitor(struct gyre_watch *watch)
     struct gyre_watch_visitor *visitor = &watch->visitor[place];
     gyre_talk_open(&visitor->talk, fd);
     visitor->since = now;
-    if (gyre_watch_start_proof(watch, &visitor->talk.shake, GYRE_HANDSHAKE_SERVER, 0) != 0 ||
+    if (gyre_watch_start_proof(watch, &visitor->talk.shake, GYRE_HANDSHAKE_SERVER,
+                               GYRE_PURPOSE_WATCH, 0) != 0 ||
         gyre_watch_listen(watch, fd, EPOLLIN, GYRE_WATCH_FROM_VISITOR, place) != 0)
         see_off(watch, visitor);
 }
@@ -87,14 +89,21 @@ static void answer_member(struct gyre_watch *watch, struct gyre_watch_visitor *v
     see_off(watch, visitor);
 }
 
-/* Takes a visitor that has proven the key. */
+/* Whether a rank that has proven the key may come: the watch's connections and those of data. */
+static bool may_come(struct gyre_talk *talk)
+{
+    if (talk->shake.theirs.purpose == GYRE_PURPOSE_RENEW)
+        talk->shake.mine.purpose = GYRE_PURPOSE_RENEW;
+    return gyre_handshake_judge(&talk->shake) == GYRE_REFUSAL_NONE;
+}
+
+/* Takes a rank whose watch's connection to this rank broke. */
 static void welcome(struct gyre_watch *watch, struct gyre_watch_visitor *visitor)
 {
     struct gyre_talk *talk = &visitor->talk;
     const uint32_t rank = talk->shake.theirs.rank;
     const uint16_t wire = talk->shake.theirs.stripe;
-    const bool expected = gyre_handshake_judge(&talk->shake) == GYRE_REFUSAL_NONE;
-    int index = expected ? gyre_detector_channel(watch->detector, rank) : -1;
+    int index = gyre_detector_channel(watch->detector, rank);
     struct gyre_traffic_keys keys;
 
     if (index < 0 || watch->link[index].node || gyre_talk_keys(talk, "gyre watch", &keys) != 0 ||
@@ -111,18 +120,44 @@ static void welcome(struct gyre_watch *watch, struct gyre_watch_visitor *visitor
     gyre_wipe(&keys, sizeof keys);
 }
 
+/* Acts on the record of a rank whose data connection to this rank broke. */
+static void admit_renewal(struct gyre_watch *watch, struct gyre_watch_visitor *visitor,
+                          const struct gyre_record *record)
+{
+    epoll_ctl(watch->poller, EPOLL_CTL_DEL, visitor->talk.fd, NULL);
+    (void)gyre_watch_hear_renew(watch, &visitor->talk, record);
+    gyre_talk_close(&visitor->talk); /* of one that was answered, or made no sense */
+}
+
+/* Acts on a visitor's proof of the key. False: that was all; true: a record of it follows. */
+static bool take_proof(struct gyre_watch *watch, struct gyre_watch_visitor *visitor)
+{
+    const uint16_t purpose = visitor->talk.shake.theirs.purpose;
+
+    if (purpose == GYRE_PURPOSE_MEMBERS)
+        answer_member(watch, visitor);
+    else if (!may_come(&visitor->talk))
+        see_off(watch, visitor);
+    else if (purpose == GYRE_PURPOSE_RENEW)
+        return true;
+    else
+        welcome(watch, visitor);
+    return false;
+}
+
 void gyre_watch_hear_visitor(struct gyre_watch *watch, uint32_t place)
 {
     struct gyre_watch_visitor *visitor = &watch->visitor[place];
     struct gyre_record record;
+    int status;
 
     if (watch->visitor == NULL || visitor->talk.fd < 0)
         return;
-    int status = gyre_talk_step(&visitor->talk, &record);
-    if (status == 0 && visitor->talk.shake.theirs.purpose == GYRE_PURPOSE_MEMBERS)
-        answer_member(watch, visitor);
-    else if (status == 0)
-        welcome(watch, visitor);
+    while ((status = gyre_talk_step(&visitor->talk, &record)) == 0 && record.kind == 0)
+        if (!take_proof(watch, visitor))
+            return;
+    if (status == 0)
+        admit_renewal(watch, visitor, &record);
     else if (status != GYRE_AGAIN || gyre_talk_pending(&visitor->talk))
         see_off(watch, visitor);
 }

@@ -109,6 +109,7 @@ static void destroy(struct gyre_watch *watch)
             close(atomic_load(&watch->link[i].bell) - 1);
     }
     gyre_watch_drop_dials(watch);
+    gyre_watch_drop_renewals(watch);
     gyre_watch_drop_visitors(watch);
     gyre_watch_drop_exports(watch);
     gyre_views_destroy(watch->views);
