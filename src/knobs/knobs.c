@@ -51,6 +51,8 @@ const struct gyre_knob gyre_knobs[] = {
          "what TCP's sums against damage cover"),
     WORD("GYRE_TCP_SECURITY", "auto none auth encrypt", "auto", true,
          "what protects TCP's bytes; auto: auth between machines"),
+    WORD("GYRE_TCP_RENEW", "auto never always", "auto", true,
+         "whether a connection that is reset is made anew; auto: to other addresses"),
     TEXT("GYRE_RDMA_DEVICE", "the nearest", false, "RDMA devices, or device:port"),
     NUMBER("GYRE_RDMA_QUEUES", 1, 4, "1", false, "queue pairs to each peer on each RDMA device"),
     NUMBER("GYRE_RDMA_GID", 0, 1023, "RoCE v2 first", false, "which GID of the port"),

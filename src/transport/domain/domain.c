@@ -18,6 +18,7 @@
 #include "transport/memory/copy_queue.h"
 #include "transport/link/words.h"
 #include "transport/net/socket.h"
+#include "transport/watch/renew.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -108,10 +109,11 @@ static int join(struct gyre_domain *domain, const char *above, struct gyre_troub
     char text[704];
     snprintf(text, sizeof(text),
              "GYRE_TRANSPORT=%s GYRE_TCP_CONNECTIONS=%d GYRE_TCP_SUMS=%s GYRE_TCP_SECURITY=%s "
-             "GYRE_RDMA_FAILOVER=%s %s",
+             "GYRE_TCP_RENEW=%s GYRE_RDMA_FAILOVER=%s %s",
              settings->transport, (int)settings->connections,
              settings->bare_payload ? "header" : "payload",
-             gyre_domain_security_word(settings->security), settings->failover ? "tcp" : "none",
+             gyre_domain_security_word(settings->security),
+             gyre_domain_renewal_word(settings->renewal), settings->failover ? "tcp" : "none",
              above ? above : "");
     struct gyre_join_options options = {.nodes = nodes_of(settings->transport),
                                         .join_timeout_ms = (int)settings->join_timeout_ms,
@@ -183,9 +185,10 @@ static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
         return status;
     if (domain->joined->local_size > 1 && (status = gyre_domain_bell_meet(domain, trouble)))
         return status;
-    return (status = gyre_domain_attach_node(domain, trouble))
-               ? status
-               : gyre_domain_attach_remote(domain, trouble);
+    if ((status = gyre_domain_attach_node(domain, trouble)) ||
+        (status = gyre_domain_attach_remote(domain, trouble)))
+        return status;
+    return gyre_domain_mender_start(domain, trouble);
 }
 
 static int find_settings(struct gyre_domain *domain, const struct gyre_domain_options *options,
@@ -295,6 +298,7 @@ static void flush_links(struct gyre_domain *domain, uint64_t limit)
            gyre_now_ns() < limit) {
         if (!gyre_links_poll(domain->links, gyre_now_ns(), ignored, 16))
             nanosleep(&pause, NULL);
+        gyre_domain_mend(domain);
         gyre_domain_ring(domain);
     }
 }
@@ -303,8 +307,11 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     if (!domain)
         return 0;
-    if (domain->links && !domain->forked)
+    gyre_domain_mender_stop(domain);
+    if (domain->links && !domain->forked) {
         flush_links(domain, gyre_watch_part(domain->watch));
+        gyre_watch_end_renewals(domain->watch);
+    }
     if (domain->watch && !domain->forked)
         gyre_domain_memory_part(domain);
     if (domain->watch)

@@ -100,6 +100,8 @@ int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle, uint64_
     if (!idle->since)
         idle->since = now;
     idle->long_wait = now - idle->since > PAUSE_NS;
+    if (domain->mends)
+        gyre_domain_ask_anew(domain);
     if (now >= deadline || now - idle->since < patience(domain, idle))
         return 0;
     say_asleep(domain, deadline - now);

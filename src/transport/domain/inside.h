@@ -5,9 +5,11 @@
  *     node.c             links to the peers of this node
  *     remote.c           links to the peers of other nodes
  *     wire.c             opening a wire of a driver
+ *     idle.c             how the owner waits
+ *     mend.c             connections that are made anew
  *     memory.c           shared memory
  *     proof.c            the trial of copies between devices
- *     owner.c idle.c     the thread that drives, and how it waits
+ *     owner.c            the thread that drives
  *     bell.c             waking a thread that sleeps
  *     device.c           the CUDA device
  *     settings.c         options and environment
@@ -52,6 +54,10 @@ enum gyre_domain_security {
     GYRE_SECURITY_ENCRYPT
 };
 
+/* GYRE_TCP_RENEW, in the order of its words. AUTO: connections to other addresses than this
+ * rank's. */
+enum gyre_domain_renewal { GYRE_RENEW_AUTO, GYRE_RENEW_NEVER, GYRE_RENEW_ALWAYS };
+
 struct gyre_domain_settings {
     const char *transport;
     char interface[256];
@@ -62,7 +68,8 @@ struct gyre_domain_settings {
     const char *poller;
     bool bare_payload; /* TCP sums frames' headers only */
     enum gyre_domain_security security;
-    bool failover;       /* a broken link over RDMA goes on over TCP */
+    enum gyre_domain_renewal renewal; /* which of TCP's connections are made anew */
+    bool failover;                    /* a broken link over RDMA goes on over TCP */
     const char *devices; /* the list of CUDA devices, NULL: none; borrowed until open() returns */
 };
 
@@ -98,6 +105,11 @@ struct gyre_domain {
     _Atomic uint32_t standing;
     _Atomic uint32_t standing_word; /* changed to make them look */
 
+    /* connections made anew */
+    pthread_t mender;
+    bool mends;            /* the mender runs */
+    _Atomic bool unmended; /* it shall end */
+
     /* shared memory */
     struct gyre_memory_lookup lookup; /* also of the copy queue, for drivers */
     struct gyre_domain_proof proof;
@@ -112,6 +124,11 @@ int gyre_domain_settings_read(const struct gyre_options *user,
 /* The word of a security; and what protects TCP's bytes to a rank of this or another machine. */
 const char *gyre_domain_security_word(enum gyre_domain_security security);
 enum gyre_seal_mode gyre_domain_seals(const struct gyre_domain *domain, bool one_machine);
+
+/* Whether a data connection to that rank of another node is made anew where it breaks, alike at
+ * both ends; and the word of a renewal. */
+bool gyre_domain_renews(const struct gyre_domain *domain, uint32_t peer);
+const char *gyre_domain_renewal_word(enum gyre_domain_renewal renewal);
 
 /* GYRE_INVALID: a security is wished that needs a key, and the job has none. */
 int gyre_domain_check_security(const struct gyre_domain *domain, struct gyre_trouble *trouble);
@@ -152,6 +169,15 @@ int gyre_domain_attach_node(struct gyre_domain *domain, struct gyre_trouble *tro
 
 /* Makes links to every peer of another node, each over the best driver that both ends have. */
 int gyre_domain_attach_remote(struct gyre_domain *domain, struct gyre_trouble *trouble);
+
+/* mend.c. ask_anew: has the watch make connections anew that broke. mend: goes on over those that
+ * the watch has made; true: bytes of such a connection wait for room in the kernel. Owner. */
+void gyre_domain_ask_anew(struct gyre_domain *domain);
+bool gyre_domain_mend(struct gyre_domain *domain);
+
+/* The thread that mends while nobody drives. */
+int gyre_domain_mender_start(struct gyre_domain *domain, struct gyre_trouble *trouble);
+void gyre_domain_mender_stop(struct gyre_domain *domain);
 
 /* Tries once, before CUDA memory is shared, whether this rank's device and the node's other devices
  * copy each other's bytes rightly. GYRE_UNSUPPORTED: they do not, or no trial could be made, and

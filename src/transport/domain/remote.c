@@ -215,6 +215,7 @@ static int attach_by(struct choice *choice, struct way *way, uint32_t peer,
     struct gyre_peer *ends = &choice->domain->joined->peer[peer];
     struct gyre_channel channel = {.peer = peer,
                                    .fds = ends->tcps,
+                                   .renewable = gyre_domain_renews(choice->domain, peer),
                                    .security = gyre_domain_seals(choice->domain, ends->one_machine),
                                    .keys = ends->tcp_keys};
     int status = use_way(choice, way);

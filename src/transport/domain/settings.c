@@ -89,6 +89,21 @@ int gyre_domain_check_security(const struct gyre_domain *domain, struct gyre_tro
                             gyre_domain_security_word(security));
 }
 
+static const char *const renewal_words[] = {"auto", "never", "always"};
+
+static int read_renewal(struct gyre_domain_settings *settings, struct gyre_trouble *trouble)
+{
+    int index = 0;
+    int status = gyre_env_word("GYRE_TCP_RENEW", renewal_words, 3, &index, trouble);
+    settings->renewal = (enum gyre_domain_renewal)index;
+    return status;
+}
+
+const char *gyre_domain_renewal_word(enum gyre_domain_renewal renewal)
+{
+    return renewal_words[renewal];
+}
+
 static int read_failover(struct gyre_domain_settings *settings, struct gyre_trouble *trouble)
 {
     static const char *const words[] = {"none", "tcp"};
@@ -126,6 +141,7 @@ int gyre_domain_settings_read(const struct gyre_options *user,
     if ((status = read_transport(user, settings, trouble)) ||
         (status = read_poller(settings, trouble)) || (status = read_failover(settings, trouble)) ||
         (status = read_sums(settings, trouble)) || (status = read_security(settings, trouble)) ||
+        (status = read_renewal(settings, trouble)) ||
         (status = gyre_ports_read(&settings->port_low, &settings->port_high, trouble)))
         return status;
     if ((status = read_time("GYRE_JOIN_TIMEOUT", user ? user->join_timeout_ms : 0, 300000,

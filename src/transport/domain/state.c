@@ -4,6 +4,7 @@
 #include "transport/domain/inside.h"
 
 #include "transport/memory/copy_queue.h"
+#include "transport/net/address.h"
 
 int gyre_domain_cuda(const struct gyre_domain *domain)
 {
@@ -53,6 +54,16 @@ bool gyre_domain_oversubscribed(const struct gyre_domain *domain)
 bool gyre_domain_mapped(const struct gyre_domain *domain, uint32_t peer)
 {
     return peer != domain->joined->rank && domain->joined->peer[peer].unix_fd >= 0;
+}
+
+bool gyre_domain_renews(const struct gyre_domain *domain, uint32_t peer)
+{
+    const struct gyre_joined *joined = domain->joined;
+    const struct sockaddr_storage *here = &joined->member[joined->rank].address;
+    const struct sockaddr_storage *there = &joined->member[peer].address;
+    if (joined->listener < 0 || domain->settings.renewal == GYRE_RENEW_NEVER)
+        return false;
+    return domain->settings.renewal == GYRE_RENEW_ALWAYS || !gyre_address_same_host(here, there);
 }
 
 bool gyre_domain_is_copying(const struct gyre_domain *domain)

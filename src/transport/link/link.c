@@ -239,6 +239,57 @@ int gyre_links_arm(struct gyre_links *links, int fd[GYRE_LINK_WIRES])
     return count;
 }
 
+/* -- connections made anew --------------------------------------------------------------------- */
+
+bool gyre_links_broken(struct gyre_links *links, struct gyre_break *lost)
+{
+    for (int i = 0; i < links->wires; i++) {
+        const struct wire *wire = &links->wire[i];
+        if (wire->driver->broken && wire->driver->broken(wire->wire, lost))
+            return true;
+    }
+    return false;
+}
+
+static int find_renewable(struct gyre_links *links, uint32_t peer, struct link **out)
+{
+    *out = link_place(links, peer);
+    if (!(*out)->pipe)
+        return -ENOTCONN;
+    return driver_of(links, *out)->renew ? 0 : GYRE_UNSUPPORTED;
+}
+
+int gyre_link_part(struct gyre_links *links, uint32_t peer, int index, uint32_t newer,
+                   uint64_t *received)
+{
+    struct link *link;
+    int status = find_renewable(links, peer, &link);
+    return status ? status : driver_of(links, link)->part(link->pipe, index, newer, received);
+}
+
+int gyre_link_renew(struct gyre_links *links, uint32_t peer, int index, int fd, uint32_t number,
+                    uint64_t received)
+{
+    struct link *link;
+    int status = find_renewable(links, peer, &link);
+    return status ? status : driver_of(links, link)->renew(link->pipe, index, fd, number, received);
+}
+
+bool gyre_link_gone(struct gyre_links *links, uint32_t peer, int index)
+{
+    struct link *link;
+    return !find_renewable(links, peer, &link) && driver_of(links, link)->gone(link->pipe, index);
+}
+
+bool gyre_links_mend(struct gyre_links *links)
+{
+    bool left = false;
+    for (int i = 0; i < links->wires; i++)
+        if (links->wire[i].driver->mend)
+            left |= links->wire[i].driver->mend(links->wire[i].wire);
+    return left;
+}
+
 int gyre_links_bye(struct gyre_links *links)
 {
     int result = 0;

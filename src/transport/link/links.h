@@ -66,6 +66,17 @@ uint64_t gyre_links_moved(const struct gyre_links *links);
 /* Prepares to sleep. Returns the number of descriptors to wait on; -1: poll() must run first. */
 int gyre_links_arm(struct gyre_links *links, int fd[GYRE_LINK_WIRES]);
 
+/* Connections that broke and are made anew: the entries of the peer's driver with these names
+ * (driver.h). -ENOTCONN, GYRE_UNSUPPORTED: no such link. */
+struct gyre_break;
+bool gyre_links_broken(struct gyre_links *links, struct gyre_break *lost);
+int gyre_link_part(struct gyre_links *links, uint32_t peer, int index, uint32_t newer,
+                   uint64_t *received);
+int gyre_link_renew(struct gyre_links *links, uint32_t peer, int index, int fd, uint32_t number,
+                    uint64_t received);
+bool gyre_link_gone(struct gyre_links *links, uint32_t peer, int index);
+bool gyre_links_mend(struct gyre_links *links);
+
 /* GYRE_AGAIN until goodbyes have gone both ways on every pipe. Call between polls. */
 int gyre_links_bye(struct gyre_links *links);
 

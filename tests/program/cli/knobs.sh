@@ -85,6 +85,7 @@ two_values() { # of a knob, with blanks between
     GYRE_LANES | GYRE_TCP_CONNECTIONS) echo 1 2 ;;
     GYRE_TCP_SUMS) echo payload header ;;
     GYRE_TCP_SECURITY) echo auth none ;;
+    GYRE_TCP_RENEW) echo never always ;;
     GYRE_RDMA_FAILOVER) echo none tcp ;;
     GYRE_TUNE_FILE) echo built-in "$prices" ;;
     *) offend "$1 must be equal on all ranks: which two values shall be tried here?" ;;

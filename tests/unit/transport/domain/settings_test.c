@@ -10,6 +10,7 @@ static const char *const variables[] = {
     "GYRE_TRANSPORT",  "GYRE_INTERFACE",    "GYRE_DEVICES",         "GYRE_TCP_POLLER",
     "GYRE_TCP_SUMS",   "GYRE_TCP_SECURITY", "GYRE_TCP_CONNECTIONS", "GYRE_RDMA_FAILOVER",
     "GYRE_PORT_RANGE", "GYRE_JOIN_TIMEOUT", "GYRE_TIMEOUT",         "GYRE_DEAD_TIME",
+    "GYRE_TCP_RENEW",
 };
 
 static struct gyre_domain_settings settings;
@@ -43,6 +44,7 @@ static void defaults_hold(void **state)
     assert_false(settings.bare_payload);
     assert_false(settings.failover);
     assert_int_equal(settings.security, GYRE_SECURITY_AUTO);
+    assert_int_equal(settings.renewal, GYRE_RENEW_AUTO);
     assert_int_equal(settings.connections, 1);
     assert_int_equal(settings.port_low, 0);
     assert_int_equal(settings.port_high, 0);
@@ -68,6 +70,8 @@ static void every_variable_is_heard(void **state)
     assert_false(settings.bare_payload);
     read_with("GYRE_TCP_SECURITY", "encrypt");
     assert_int_equal(settings.security, GYRE_SECURITY_ENCRYPT);
+    read_with("GYRE_TCP_RENEW", "always");
+    assert_int_equal(settings.renewal, GYRE_RENEW_ALWAYS);
     read_with("GYRE_TCP_CONNECTIONS", "3");
     assert_int_equal(settings.connections, 3);
     read_with("GYRE_RDMA_FAILOVER", "tcp");
@@ -114,6 +118,7 @@ static void nonsense_is_refused_by_name(void **state)
         {"GYRE_TCP_CONNECTIONS", "two"}, {"GYRE_RDMA_FAILOVER", "udp"},
         {"GYRE_PORT_RANGE", "9-8"},      {"GYRE_JOIN_TIMEOUT", "0s"},
         {"GYRE_TIMEOUT", "soon"},        {"GYRE_DEAD_TIME", "-1s"},
+        {"GYRE_TCP_RENEW", "yes"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

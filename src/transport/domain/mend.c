@@ -1,0 +1,149 @@
+/* Connections of links that broke: this rank has them made anew, and goes on over them.
+ *
+ *      links ─ broken() ─▶ watch ─ dials, is visited ─▶ news ─▶ part(), renew() ─▶ links
+ *
+ * A driver moves bytes and the watch makes connections; the domain, which knows both, carries what
+ * one says to the other. Whoever owns the domain and waits asks the links. News of the watch come
+ * at any time, also while the program computes and nobody drives. A thread of the domain sleeps
+ * until there are any, becomes the owner for a moment, and sends what a broken connection has
+ * swallowed: the peer may wait for it.
+ *
+ * Tested by tests/program/failures/reset_data.c. */
+#include "transport/domain/inside.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/machine/thread.h"
+#include "transport/link/driver.h"
+#include "transport/net/socket.h"
+#include "transport/watch/renew.h"
+
+#include <errno.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOOK_AGAIN_NS 1000000 /* while the kernel has no room for bytes that are sent once more */
+
+void gyre_domain_ask_anew(struct gyre_domain *domain)
+{
+    struct gyre_break lost;
+    while (gyre_links_broken(domain->links, &lost)) {
+        const struct gyre_renewal_wish wish = {.rank = lost.peer,
+                                               .index = (uint32_t)lost.index,
+                                               .number = lost.number,
+                                               .fruitless = lost.fruitless,
+                                               .received = lost.received};
+        if (gyre_watch_renew(domain->watch, &wish))
+            gyre_log(GYRE_LOG_WARN, "no memory to make a connection to rank %u anew", lost.peer);
+    }
+}
+
+/* Goes on over a connection that both ends have agreed on. */
+static void go_on_over(struct gyre_domain *domain, const struct gyre_renewal *news, int fd)
+{
+    gyre_socket_tune(fd, (int)domain->settings.dead_time_ms);
+    gyre_socket_hold(fd, (int)domain->settings.dead_time_ms);
+    if (gyre_link_renew(domain->links, news->rank, (int)news->index, fd, news->number,
+                        news->received))
+        gyre_socket_drop(fd);
+}
+
+/* Answers a peer that has made a connection anew. */
+static void grant(struct gyre_domain *domain, struct gyre_renewal *news)
+{
+    uint64_t received;
+    int status =
+        gyre_link_part(domain->links, news->rank, (int)news->index, news->number, &received);
+    if (status) {
+        gyre_talk_close(&news->talk);
+        return;
+    }
+    int fd = gyre_renewal_grant(news, received);
+    if (fd < 0)
+        return;
+    gyre_watch_renew_drop(domain->watch, news->rank, news->index);
+    go_on_over(domain, news, fd);
+}
+
+static void act_on_news(struct gyre_domain *domain, struct gyre_renewal *news)
+{
+    uint64_t received;
+    switch (news->kind) {
+    case GYRE_RENEWAL_MADE:
+        go_on_over(domain, news, gyre_talk_take(&news->talk));
+        break;
+    case GYRE_RENEWAL_ASKED:
+        grant(domain, news);
+        break;
+    case GYRE_RENEWAL_TOLD:
+        (void)gyre_link_part(domain->links, news->rank, (int)news->index, news->number + 1,
+                             &received);
+        break;
+    case GYRE_RENEWAL_GONE:
+        if (gyre_link_gone(domain->links, news->rank, (int)news->index))
+            gyre_watch_renew_drop(domain->watch, news->rank, news->index);
+        break;
+    }
+}
+
+bool gyre_domain_mend(struct gyre_domain *domain)
+{
+    struct gyre_renewal news;
+    while (gyre_watch_take_renewal(domain->watch, &news))
+        act_on_news(domain, &news);
+    gyre_domain_ask_anew(domain);
+    return gyre_links_mend(domain->links);
+}
+
+/* -- the thread -------------------------------------------------------------------------------- */
+
+static bool mend_once(struct gyre_domain *domain)
+{
+    gyre_domain_enter(domain);
+    bool left = gyre_domain_mend(domain);
+    gyre_domain_leave(domain);
+    return left;
+}
+
+static void *mender_main(void *argument)
+{
+    struct gyre_domain *domain = argument;
+    const struct timespec pause = {0, LOOK_AGAIN_NS};
+    pthread_setname_np(pthread_self(), "gyre-mender");
+    while (gyre_watch_await_renewal(domain->watch))
+        while (mend_once(domain) && !atomic_load(&domain->unmended))
+            nanosleep(&pause, NULL);
+    return NULL;
+}
+
+/* Whether any peer's connections are made anew. */
+static bool has_renewable_links(const struct gyre_domain *domain)
+{
+    bool any = false;
+    for (uint32_t peer = 0; peer < domain->joined->n; peer++)
+        any |= domain->joined->peer[peer].tcps > 0 && gyre_domain_renews(domain, peer);
+    return any;
+}
+
+int gyre_domain_mender_start(struct gyre_domain *domain, struct gyre_trouble *trouble)
+{
+    if (!has_renewable_links(domain))
+        return 0;
+    int status = gyre_thread_start(&domain->mender, mender_main, domain);
+    domain->mends = status == 0;
+    return status ? gyre_trouble_set(trouble, status,
+                                     "cannot start the thread that renews connections: %s (see "
+                                     "ulimit -u, ulimit -v)",
+                                     gyre_status_name(status))
+                  : 0;
+}
+
+void gyre_domain_mender_stop(struct gyre_domain *domain)
+{
+    if (!domain->mends || domain->forked)
+        return;
+    atomic_store(&domain->unmended, true);
+    gyre_watch_stop_awaiting(domain->watch);
+    pthread_join(domain->mender, NULL);
+    domain->mends = false;
+}
