@@ -10,11 +10,13 @@
  *     slow         the way out of a machine takes 4 to 64 Mbit/s, with a queue of up to half of the
  *                  dead time: it must cost nothing
  *     short queue  the same with a queue of 20 to 64 KB, which drops packets: it must cost nothing
+ *     resets       all TCP connections of a machine are reset, the watch's and those of data, 1 to
+ *                  20 times: it must cost nothing
  *
  * A gyre_finalize() that alone fails after all calls have succeeded is counted and told.
  *
- * Runs N jobs (default 4); --job runs one job of the seed. Skipped where network namespaces, `nft`
- * or `tc` are missing. */
+ * Runs N jobs (default 4); --job runs one job of the seed. Skipped where network namespaces, `nft`,
+ * `tc` or `ss` are missing. */
 #include "nemesis/room.h"
 #include "nemesis/turns.h"
 #include "nemesis/machines.h"
@@ -29,10 +31,11 @@
 #define HANG_S   120
 #define MACHINES 3
 
-enum fault { SHORT_CUT, LONG_CUT, SLOW, SHORT_QUEUE, FAULTS };
+enum fault { SHORT_CUT, LONG_CUT, SLOW, SHORT_QUEUE, RESETS, FAULTS };
 enum way_cut { BOTH, OUT, IN };
 
-static const char *const fault_name[] = {"short cut", "long cut", "slow link", "short queue"};
+static const char *const fault_name[] = {"short cut", "long cut", "slow link", "short queue",
+                                         "resets"};
 static const char *const way_name[] = {"both ways", "out", "in"};
 
 static const struct shape {
@@ -51,6 +54,7 @@ struct plan {
     int machine, other;         /* other -1: all others */
     uint64_t cut_ns, lasted_ns; /* drawn, measured */
     unsigned rate_kbit, queue_bytes;
+    uint64_t resets, pause_ns;
 };
 
 struct count {
@@ -121,7 +125,9 @@ static struct plan draw_plan(uint64_t seed, uint64_t number)
                         .way = (enum way_cut)gyre_rng_below(&rng, 3),
                         .other = -1,
                         .cut_ns = gyre_rng_below(&rng, DEAD_MS * UINT64_C(400000)),
-                        .rate_kbit = 4000u << gyre_rng_below(&rng, 5)};
+                        .rate_kbit = 4000u << gyre_rng_below(&rng, 5),
+                        .resets = 1 + gyre_rng_below(&rng, 20),
+                        .pause_ns = gyre_rng_below(&rng, 100000000)};
     uint64_t machines = (uint64_t)plan.shape->machines;
     unsigned most = plan.rate_kbit / 8 * DEAD_MS / 2; /* bytes in half of the dead time */
     plan.machine = (int)gyre_rng_below(&rng, machines);
@@ -156,6 +162,16 @@ static bool slow_down(const struct plan *plan)
                         plan->machine, plan->rate_kbit, plan->queue_bytes);
 }
 
+static void reset_connections(const struct plan *plan)
+{
+    for (uint64_t i = 0; i < plan->resets; i++) {
+        if (!machines_run("ip netns exec rank%d ss -tK dst 10.77.0.0/24 >/dev/null 2>&1",
+                          plan->machine))
+            fprintf(stderr, "cannot reset connections\n");
+        tally_pause(plan->pause_ns);
+    }
+}
+
 static void heal(const struct plan *plan)
 {
     bool done = plan->fault > LONG_CUT
@@ -173,7 +189,7 @@ static bool can_be_hurt(void)
                           i, i))
             return false;
     return machines_run("(tc -n rank0 qdisc add dev way root tbf rate 1mbit burst 16kb limit 20000 "
-                        "&& tc -n rank0 qdisc del dev way root) 2>/dev/null");
+                        "&& tc -n rank0 qdisc del dev way root && command -v ss) >/dev/null 2>&1");
 }
 
 /* Returns when a long cut began; 0: the job was lost before, or has outlived the fault. */
@@ -182,7 +198,9 @@ static uint64_t hurt(const struct rig *rig, struct plan *plan)
     if (!rig_reach(rig, plan->turns, HANG_S))
         return 0;
     uint64_t when = rig_now();
-    if (!(plan->fault > LONG_CUT ? slow_down(plan) : cut(plan)))
+    if (plan->fault == RESETS)
+        reset_connections(plan);
+    else if (!(plan->fault > LONG_CUT ? slow_down(plan) : cut(plan)))
         fprintf(stderr, "cannot hurt the network\n");
     if (plan->fault == LONG_CUT)
         return when;
@@ -190,7 +208,8 @@ static uint64_t hurt(const struct rig *rig, struct plan *plan)
         tally_pause(plan->cut_ns);
     else
         rig_reach(rig, rig->shared->place[0] + 3, HANG_S);
-    heal(plan);
+    if (plan->fault != RESETS)
+        heal(plan);
     plan->lasted_ns = rig_now() - when;
     rig_reach(rig, rig->shared->place[0] + 5, HANG_S);
     rig->shared->flag = 1;
@@ -256,10 +275,11 @@ static void tell_failed(const struct plan *plan, uint64_t seed, uint64_t number)
 {
     fprintf(stderr,
             "FAILED: --seed %llu --job %llu: %s, %s after %d turns, machine %d and %d, %s, %.0f "
-            "ms, %u kbit/s, queue of %u bytes\n",
+            "ms, %u kbit/s, queue of %u bytes, %d resets\n",
             (unsigned long long)seed, (unsigned long long)number, plan->shape->name,
             fault_name[plan->fault], (int)plan->turns, plan->machine, plan->other,
-            way_name[plan->way], (double)plan->cut_ns / 1e6, plan->rate_kbit, plan->queue_bytes);
+            way_name[plan->way], (double)plan->cut_ns / 1e6, plan->rate_kbit, plan->queue_bytes,
+            (int)plan->resets);
 }
 
 static void run_job(uint64_t seed, uint64_t number, bool private, struct count *count)
@@ -296,7 +316,7 @@ int main(int argc, char **argv)
     uint64_t one = tally_option(argc, argv, "--job", UINT64_MAX);
     bool private = room_enter();
     if (!machines_make(MACHINES) || !can_be_hurt()) {
-        printf("skipped: no network namespaces, nft ingress hooks or tbf queues here\n");
+        printf("skipped: no network namespaces, nft ingress hooks, tbf queues or ss here\n");
         return 77;
     }
     if (one != UINT64_MAX)
