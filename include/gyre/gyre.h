@@ -306,7 +306,7 @@ struct gyre_lost_rank {
  *   Blocks:    never.
  *   Returns:   GYRE_OK while nothing has failed; the communicator's failure, with which every call
  *              on it returns; GYRE_INVALID.
- *   Threads:   any thread. */
+ *   Threads:   any thread, but not beside gyre_shrink(). */
 GYRE_API int gyre_failure(struct gyre_comm *comm, struct gyre_lost_rank *losses, int room,
                           int *count);
 

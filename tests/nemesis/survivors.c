@@ -131,8 +131,8 @@ static struct plan draw_plan(uint64_t seed, uint64_t number)
         if (!(plan.survivors >> rank & 1))
             continue;
         plan.survivors &= ~(UINT64_C(1) << rank);
-        plan.victim[plan.victims++] = (struct victim){
-            rank, gyre_rng_below(&rng, 3) ? gyre_rng_below(&rng, 15000000) : 0};
+        plan.victim[plan.victims++] =
+            (struct victim){rank, gyre_rng_below(&rng, 3) ? gyre_rng_below(&rng, 15000000) : 0};
     }
     return plan;
 }

@@ -13,8 +13,10 @@
 #include "train/early.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -83,12 +85,15 @@ static void add_flag(struct launch_command *command, const char *flag, const cha
 }
 
 static void add_launcher(struct launch_command *command, const struct gyre_cli_train_start *start,
-                         bool bind)
+                         int64_t elastic, bool bind)
 {
+    static char least[24];
     add_word(command, command->tool);
     add_word(command, "run");
     add_flag(command, "-n", start->ranks);
     add_flag(command, "--restarts", start->restarts);
+    snprintf(least, sizeof least, "%" PRId64, elastic);
+    add_flag(command, "--elastic", elastic ? least : NULL);
     add_word(command, "--no-prefix");
     if (bind)
         add_word(command, "--bind");
@@ -128,7 +133,8 @@ int gyre_cli_train_ranks(const struct gyre_cli_train_start *start,
         status = gyre_cli_path(command.tool, sizeof command.tool, trouble);
     if (status)
         return status;
-    add_launcher(&command, start, gyre_cores_are_free(&cores, (int)count, gyre_cores_busy()));
+    add_launcher(&command, start, options->elastic,
+                 gyre_cores_are_free(&cores, (int)count, gyre_cores_busy()));
     if ((status = add_training(&command, start, argv, trouble)))
         return status;
     if (isatty(STDOUT_FILENO) && ttyname(STDOUT_FILENO))

@@ -100,6 +100,25 @@ static void describe_job(const struct gyre_domain *domain, const struct gyre_com
     memcpy(job->key, domain->members->key, sizeof job->key);
 }
 
+/* What is left of the time in which members must have called. All gatherings of an epoch share
+ * it. */
+static int gather_limit_ms(struct gyre_domain *domain)
+{
+    const uint64_t now = gyre_now_ns(), whole = (uint64_t)domain->settings.timeout_ms;
+    if (!domain->gather_at)
+        domain->gather_at = now;
+    const uint64_t passed = (now - domain->gather_at) / GYRE_MS;
+    return !whole ? 0 : passed < whole ? (int)(whole - passed) : 1;
+}
+
+/* Ends what nobody will serve any more: others then see at once that this rank is gone. */
+static void close_listener(struct gyre_domain *domain)
+{
+    if (domain->joined->listener >= 0)
+        close(domain->joined->listener);
+    domain->joined->listener = -1;
+}
+
 static bool *suspect_lost(const struct gyre_domain *domain)
 {
     bool *suspected = calloc(domain->members->n, sizeof *suspected);
@@ -122,9 +141,11 @@ int gyre_domain_gather(struct gyre_domain *domain, bool leave, struct gyre_compa
                                                 .suspected = suspected,
                                                 .leaving = leave,
                                                 .dead_time_ms = (int)domain->settings.dead_time_ms,
-                                                .limit_ms = (int)domain->settings.timeout_ms};
+                                                .limit_ms = gather_limit_ms(domain)};
     int status = gyre_members_gather(&options, company, trouble);
     free(suspected);
+    if (status || leave)
+        close_listener(domain);
     if (!status && domain->members->seen > UINT16_MAX) {
         gyre_company_close(company);
         status = gyre_trouble_set(trouble, -EOVERFLOW, "this job has had %u epochs: no more fit",
@@ -168,8 +189,6 @@ void gyre_domain_bequeath(struct gyre_domain *domain, struct gyre_domain *next)
     void *base;
     while ((base = gyre_lookup_first_given(&domain->lookup)))
         bequeath_region(domain, next, base, fresh);
-    if (domain->joined->listener >= 0)
-        close(domain->joined->listener);
-    domain->joined->listener = -1;
+    close_listener(domain);
     gyre_log_identity((int)next->joined->rank, (int)next->joined->rank);
 }

@@ -79,7 +79,8 @@ struct gyre_domain {
     struct gyre_domain_settings settings;
     struct gyre_company *company; /* for meet(); borrowed; NULL: ranks meet at the job's root */
     struct gyre_members *members;
-    uint32_t *seat; /* of each rank, in members */
+    uint32_t *seat;     /* of each rank, in members */
+    uint64_t gather_at; /* when its members first gathered; 0: not yet */
     struct gyre_joined *joined;
     struct gyre_links *links;
     struct gyre_watch *watch;

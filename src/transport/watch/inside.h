@@ -44,9 +44,9 @@ struct gyre_watch_link { /* to one peer; same index as the failure detector's ch
      * higher rank's attempts. */
     uint16_t wire, attempts;
     struct gyre_dial *dial; /* NULL: none */
-    bool deaf;         /* the peer reads no more; its earlier messages are read to their end */
-    bool wants_room;   /* epoll tells when the socket has room again */
-    uint64_t ended_at; /* written before `ended` */
+    bool deaf;              /* the peer reads no more; its earlier messages are read to their end */
+    bool wants_room;        /* epoll tells when the socket has room again */
+    uint64_t ended_at;      /* written before `ended` */
     _Atomic bool ended;
     _Atomic int bell; /* the peer's doorbell + 1, 0: not passed */
 };

@@ -275,14 +275,14 @@ static void images_may_have_their_labels_elsewhere(void **state)
 
 /* Tried above but for losses, in program/train/parity (init), program/train/resume (resume),
  * program/train/evaluate, program/train/best (patience), program/train/scale, program/train/scaling
- * (scaling, markdown), program/train/table (label-column), program/train/restarts,
+ * (scaling, markdown), program/train/table (label-column), program/train/restarts, program/train/elastic,
  * program/cli/cli (devices) and program/train/wrong (config). */
 static const char *const others[] = {
-    "--label-column", "--labels",     "--test-labels", "--init",   "--epochs",
-    "--save",         "--save-every", "--keep",        "--resume", "--metrics",
-    "--csv",          "--svg",        "--tensorboard", "--quiet",  "--evaluate",
-    "--ranks",        "--devices",    "--preset",      "--config", "--help",
-    "--scaling",      "--markdown",   "--patience",    "--scale",  "--restarts",
+    "--label-column", "--labels",  "--test-labels", "--init",     "--epochs",   "--save",
+    "--save-every",   "--keep",    "--resume",      "--metrics",  "--csv",      "--svg",
+    "--tensorboard",  "--quiet",   "--evaluate",    "--ranks",    "--devices",  "--preset",
+    "--config",       "--help",    "--scaling",     "--markdown", "--patience", "--scale",
+    "--restarts",     "--elastic",
 };
 
 static bool has_word(const struct trial *trial, size_t count, const char *word)
