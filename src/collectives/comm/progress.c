@@ -171,8 +171,10 @@ static bool something_came(struct gyre_progress_engine *progress)
 int gyre_progress_idle_turn(struct gyre_progress_engine *progress, struct gyre_idle *idle,
                             uint64_t deadline)
 {
-    if (!progress->helping)
+    if (!progress->helping) {
         gyre_activity_look(gyre_domain_activity(progress->domain));
+        gyre_activity_note_thread(gyre_domain_activity(progress->domain));
+    }
     idle->aside = progress->helping;
     if (gyre_fold_queue_busy(&progress->fold_queue) || gyre_domain_is_copying(progress->domain)) {
         uint64_t nap = gyre_now_ns() + DEVICE_NAP;
@@ -205,7 +207,10 @@ int gyre_progress_turn(struct gyre_progress_engine *progress, struct gyre_wait *
 
 static bool is_over(const struct gyre_wait *wait)
 {
-    return __atomic_load_n((const uint32_t *)wait->word, __ATOMIC_ACQUIRE) != wait->old;
+    bool over = false;
+    for (; wait && !over; wait = wait->also)
+        over = __atomic_load_n((const uint32_t *)wait->word, __ATOMIC_ACQUIRE) != wait->old;
+    return over;
 }
 
 /* Waits for the progress that another thread makes, which wants to drive. */
@@ -234,7 +239,7 @@ int gyre_progress_wait(struct gyre_progress_engine *progress, struct gyre_wait *
 
 int gyre_progress_await(struct gyre_progress_engine *progress, const _Atomic int *status)
 {
-    struct gyre_wait wait = {status, GYRE_AGAIN, UINT64_MAX, {0}};
+    struct gyre_wait wait = {.word = status, .old = GYRE_AGAIN, .deadline = UINT64_MAX};
     gyre_progress_wait(progress, &wait);
     return *status;
 }

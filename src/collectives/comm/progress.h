@@ -22,7 +22,7 @@ struct gyre_process_ranks;
  * makes it. */
 struct gyre_helper {
     pthread_t thread;
-    bool made;
+    _Atomic bool made;
     pthread_mutex_t lock;
     pthread_cond_t wake;
     bool stop;             /* under lock */
@@ -82,10 +82,12 @@ bool gyre_progress_poll(struct gyre_progress_engine *progress);
 /* Whether anything is in flight, on any communicator. */
 bool gyre_progress_pending(const struct gyre_progress_engine *progress);
 
-/* The condition for which a thread waits: a word, which any thread may read, differs from `old`. */
+/* The condition for which a thread waits: a word, which any thread may read, differs from `old`. Or
+ * one of several, at the words of a chain. */
 struct gyre_wait {
     const void *word; /* of 32 bits */
     uint32_t old;
+    const struct gyre_wait *also; /* conditions of which one is enough, too; NULL: none */
     uint64_t deadline;
     struct gyre_idle idle;
 };

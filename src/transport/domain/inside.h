@@ -103,6 +103,8 @@ struct gyre_domain {
     /* ownership of progress */
     _Atomic uint32_t owner;  /* 1: a thread drives */
     _Atomic uint32_t wanted; /* threads that wait in enter() */
+    /* Numbers drawn by threads that wait in enter(); and the number whose turn it is. */
+    _Atomic uint32_t numbers, turn;
     _Atomic uint32_t standing;
     _Atomic uint32_t standing_word; /* changed to make them look */
 

@@ -3,7 +3,10 @@
  *     enter      waits until the owner gives way     the owner sees `wanted` and leaves
  *     stand by   waits for the owner's progress, or to become the owner
  *
- * Tested by tests/program/collectives/split.c. */
+ * Threads that wait in enter() draw numbers and come in by turn, and nobody enters before them. So
+ * calls begin in the order of their arrival.
+ *
+ * Tested by tests/unit/transport/domain/owner_test.c and tests/program/collectives/threads.c. */
 #include "transport/domain/inside.h"
 
 #include "base/clock.h"
@@ -20,15 +23,23 @@ bool gyre_domain_try_enter(struct gyre_domain *domain)
            atomic_exchange_explicit(&domain->owner, 1, memory_order_acquire) == 0;
 }
 
-void gyre_domain_enter(struct gyre_domain *domain)
+/* Waits for this thread's turn. The owner is the helper, or another thread in a call. */
+static void queue_up(struct gyre_domain *domain)
 {
-    if (gyre_domain_try_enter(domain))
-        return;
+    uint32_t number = atomic_fetch_add(&domain->numbers, 1);
+    gyre_activity_note_thread(&domain->activity);
     atomic_fetch_add(&domain->wanted, 1);
     gyre_domain_wake_owner(domain);
-    while (!gyre_domain_try_enter(domain))
+    while (atomic_load(&domain->turn) != number || !gyre_domain_try_enter(domain))
         sched_yield();
+    atomic_store(&domain->turn, number + 1);
     atomic_fetch_sub(&domain->wanted, 1);
+}
+
+void gyre_domain_enter(struct gyre_domain *domain)
+{
+    if (gyre_domain_wanted(domain) || !gyre_domain_try_enter(domain))
+        queue_up(domain);
 }
 
 void gyre_domain_tell_standing(struct gyre_domain *domain)

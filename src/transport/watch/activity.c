@@ -102,6 +102,16 @@ static void read_refused(const struct gyre_activity *first, struct gyre_watch_st
     memcpy(to->refused.why, newest->refused.why, GYRE_WATCH_WHY_MAX);
 }
 
+void gyre_activity_note_thread(struct gyre_activity *activity)
+{
+    static _Thread_local char here; /* its address tells threads apart */
+    const void *thread = atomic_load_explicit(&activity->thread, memory_order_relaxed);
+    if (thread == NULL)
+        atomic_store_explicit(&activity->thread, &here, memory_order_relaxed);
+    else if (thread != &here)
+        atomic_store_explicit(&activity->threads, true, memory_order_relaxed);
+}
+
 bool gyre_activity_read(const struct gyre_activity *first, struct gyre_watch_state *to)
 {
     const struct gyre_activity *told = foremost(first);

@@ -14,8 +14,8 @@
 #define GYRE_ACTIVITY_CALLS (GYRE_WATCH_CALLS + 1) /* a power of two */
 
 /* This rank's activity in one communicator. One writer at a time, through the functions below.
- * `version` is odd while the writer writes, so that no beat carries half of each. `motion`, `looks`
- * and `focus` belong to the process: only its first activity has them. */
+ * `version` is odd while the writer writes, so that no beat carries half of each. `motion`, `looks`,
+ * `focus` and the threads belong to the process: only its first activity has them. */
 struct gyre_activity {
     _Atomic(struct gyre_activity *) focus; /* where a thread waits; NULL: here */
     struct gyre_activity *next;            /* of the attended activities; under the watch's lock */
@@ -27,6 +27,9 @@ struct gyre_activity {
     _Atomic uint64_t motion;      /* changes whenever anything moves in the operations entered */
     /* Grows while a thread waits: the thread runs, and nothing came. */
     _Atomic uint64_t looks;
+    /* The first thread that waited or made the rank, and whether another has called since. */
+    _Atomic(const void *) thread;
+    _Atomic bool threads;
     _Atomic uint32_t known; /* the number of last operations that `call` holds */
     struct {
         _Atomic uint64_t signature; /* gyre_signature_pack() */
@@ -84,6 +87,10 @@ static inline void gyre_activity_look(struct gyre_activity *activity)
     uint64_t looks = atomic_load_explicit(&activity->looks, memory_order_relaxed);
     atomic_store_explicit(&activity->looks, looks + 1, memory_order_relaxed);
 }
+
+/* Notes that this thread calls. While several threads do, a rank that waits may yet be served by
+ * another thread of the rank for which it waits. */
+void gyre_activity_note_thread(struct gyre_activity *activity);
 
 /* Reads what the process is doing in all communicators: in full for the one where a thread waits,
  * of the others how far the rank is. `to` holds zeros and the rank. False: the communicator is just

@@ -178,7 +178,8 @@ static void handle(struct gyre_watch *watch, const struct epoll_event *event)
 
 /* Counts absences. A thread that waits looks every 50 ms. A thread that does not look is kept from
  * running, by others on its core or by a page that comes slowly. Its part may be on its way, so an
- * absence counts as motion. */
+ * absence counts as motion. Where several threads call, one may wait and another compute what a
+ * peer waits for. So such a rank is always absent. */
 static void count_absence(struct gyre_watch *watch, struct gyre_watch_state *fresh)
 {
     uint64_t now = gyre_now_ns();
@@ -186,8 +187,9 @@ static void count_absence(struct gyre_watch *watch, struct gyre_watch_state *fre
 
     bool here = looks != watch->looks || fresh->sequence <= fresh->finished;
     bool absent = !here && now - watch->looked_at >= ABSENT;
+    bool several = atomic_load_explicit(&watch->is.activity->threads, memory_order_relaxed);
 
-    watch->absences += absent;
+    watch->absences += absent || several;
     if (here || absent)
         watch->looked_at = now;
     watch->looks = looks;
