@@ -681,6 +681,39 @@ GYRE_API int gyre_work_test(struct gyre_work *work);
  *   Threads:   one thread. */
 GYRE_API int gyre_work_wait(struct gyre_work *work, int timeout_ms);
 
+/* Waits until any of `count` handles has finished, of whatever calls and communicators of one
+ * gyre_init(). Entries that are NULL are passed over. *which is the place of the one that has
+ * finished; its handle is freed, and its entry becomes NULL. So a loop that calls this until *which
+ * is -1 sees each once.
+ *   Blocks:    as gyre_work_wait().
+ *   Returns:   the status of works[*which]; GYRE_AGAIN, with *which -1, if the time passed first:
+ *              all handles stay valid; GYRE_OK, with *which -1, if all entries are NULL.
+ *   Errors:    GYRE_INVALID, with *which -1: a handle is spent or stands there twice, another
+ *              thread waits for it, or its group is open; -ENOMEM. Nothing was waited for.
+ *   Threads:   any thread. */
+GYRE_API int gyre_wait_any(struct gyre_work **works, int count, int *which, int timeout_ms);
+
+/* Waits until all of `count` handles have finished. The handle of each that has is freed, and its
+ * entry becomes NULL; entries that are NULL are passed over.
+ *   Returns:   GYRE_OK; the first failure of any; or GYRE_AGAIN if the time passed first: the
+ *              entries that are not NULL are valid, and may be waited for again.
+ *   Otherwise: as gyre_wait_any(). */
+GYRE_API int gyre_wait_all(struct gyre_work **works, int count, int timeout_ms);
+
+/* The status of started work, which stays valid and has to be waited for all the same.
+ *   Blocks:    never.
+ *   Returns:   GYRE_AGAIN while it is unfinished or its group is open; otherwise its status.
+ *   Errors:    GYRE_INVALID: the handle is NULL or spent.
+ *   Threads:   any thread. */
+GYRE_API int gyre_work_status(const struct gyre_work *work);
+
+/* Why started work has failed, as gyre_error() tells it of a communicator; "" while it is
+ * unfinished, and where it has not failed. Of a handle that is NULL or spent: that it is.
+ *   Ownership: the text stays valid until the handle is waited for, and of a communicator's failure
+ *              until gyre_finalize().
+ *   Threads:   any thread. */
+GYRE_API const char *gyre_work_error(const struct gyre_work *work);
+
 #ifdef __cplusplus
 }
 #endif

@@ -221,6 +221,11 @@ int gyre_helper_poke(struct gyre_progress_engine *progress)
     return 0;
 }
 
+void gyre_helper_take_over(struct gyre_progress_engine *progress)
+{
+    (void)progress;
+}
+
 void gyre_helper_stop(struct gyre_progress_engine *progress)
 {
     (void)progress;

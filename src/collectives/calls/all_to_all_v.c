@@ -32,14 +32,12 @@ static int run_to_end(struct gyre_comm *comm, const struct gyre_all_to_all_v_cal
     struct gyre_operation *op;
     if (comm->n == 1)
         return gyre_all_to_all_v_run_alone(comm, v_call);
-    gyre_domain_enter(comm->domain);
     int status = gyre_all_to_all_v_begin(comm, v_call, &op);
     if (!status) {
         gyre_p2p_look(comm->p2p, gyre_comm_looks(comm));
         status = gyre_comm_drive(comm, op);
         gyre_engine_release(comm->engine, op);
     }
-    gyre_domain_leave(comm->domain);
     return status;
 }
 
@@ -49,7 +47,7 @@ static int run_blocks(struct gyre_comm *comm, struct gyre_all_to_all_v_call *v_c
     int status = gyre_all_to_all_v_check(comm, v_call);
     if (status)
         return status;
-    if (comm->group.depth)
+    if (gyre_comm_in_group(comm))
         return gyre_comm_refused(comm, gyre_group_add_all_to_all_v(comm, v_call, NULL));
     status = step_aside(comm, v_call, &room);
     if (!status)
@@ -61,14 +59,8 @@ static int run_blocks(struct gyre_comm *comm, struct gyre_all_to_all_v_call *v_c
 static int start_blocks(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call,
                         struct gyre_started *started)
 {
-    if (comm->n == 1)
-        return gyre_all_to_all_v_run_alone(comm, v_call);
-    gyre_domain_enter(comm->domain);
-    int status = gyre_all_to_all_v_begin(comm, v_call, &started->op);
-    gyre_domain_leave(comm->domain);
-    if (!status && started->op->status == GYRE_AGAIN)
-        gyre_helper_poke(comm->progress);
-    return status;
+    return comm->n == 1 ? gyre_all_to_all_v_run_alone(comm, v_call)
+                        : gyre_all_to_all_v_begin(comm, v_call, &started->op);
 }
 
 static int begin_blocks(struct gyre_comm *comm, struct gyre_all_to_all_v_call *v_call,
@@ -78,9 +70,8 @@ static int begin_blocks(struct gyre_comm *comm, struct gyre_all_to_all_v_call *v
     if (!out)
         return gyre_comm_refused(comm,
                                  gyre_refuse("%s: the place for the handle is NULL", v_call->call));
-    *out = NULL;
     int status = gyre_all_to_all_v_check(comm, v_call);
-    if (!status && comm->group.depth)
+    if (!status && gyre_comm_in_group(comm))
         return gyre_comm_refused(comm, gyre_group_add_all_to_all_v(comm, v_call, out));
     if (!status)
         status = gyre_comm_refused(comm, gyre_work_new(&comm->work, &started));
@@ -119,7 +110,13 @@ int gyre_all_to_all_v(struct gyre_comm *comm, const void *input, const uint64_t 
 {
     struct gyre_all_to_all_v_call v_call = v_call_of("gyre_all_to_all_v", input, send_counts,
                                                      send_at, output, recv_counts, recv_at, type);
-    return run_blocks(comm, &v_call);
+    int status = gyre_comm_check(comm, v_call.call);
+    if (status)
+        return status;
+    gyre_domain_enter(comm->domain);
+    status = run_blocks(comm, &v_call);
+    gyre_domain_leave(comm->domain);
+    return status;
 }
 
 int gyre_all_to_all_v_start(struct gyre_comm *comm, const void *input, const uint64_t *send_counts,
@@ -128,5 +125,13 @@ int gyre_all_to_all_v_start(struct gyre_comm *comm, const void *input, const uin
 {
     struct gyre_all_to_all_v_call v_call = v_call_of("gyre_all_to_all_v_start", input, send_counts,
                                                      send_at, output, recv_counts, recv_at, type);
-    return begin_blocks(comm, &v_call, work);
+    if (work)
+        *work = NULL;
+    int status = gyre_comm_check(comm, v_call.call);
+    if (status)
+        return status;
+    gyre_domain_enter(comm->domain);
+    status = begin_blocks(comm, &v_call, work);
+    gyre_helper_take_over(comm->progress);
+    return status;
 }

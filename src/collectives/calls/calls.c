@@ -4,9 +4,13 @@
  *     gyre_broadcast_start()   ├─▶ struct gyre_call ─▶ check ─┼─ gyre_comm_begin() ─▶ *work
  *     gyre_broadcast_on()     ─┘                             └─ gyre_comm_begin_on(), by a stream
  *
+ * A call enters the domain once, so threads call in the order of their arrival.
+ *
  * Tested by tests/program/collectives/collectives.c. */
 #include "collectives/comm/arguments.h"
+#include "collectives/comm/helper.h"
 #include "collectives/comm/operations.h"
+#include "collectives/comm/progress.h"
 #include "collectives/comm/reductions.h"
 #include "collectives/group/collect.h"
 
@@ -25,14 +29,11 @@ static int prepare_call(struct gyre_comm *comm, struct gyre_call *call, void **b
     return gyre_comm_refused(comm, status);
 }
 
-static int run_call(struct gyre_comm *comm, struct gyre_call *call)
+static int run_checked(struct gyre_comm *comm, struct gyre_call *call, bool in_group)
 {
     void *buffer;
-    int status = gyre_comm_check(comm, call->name);
-    if (status || (!comm->group.depth && gyre_comm_run_again(comm, &call->request, &status)))
-        return status;
-    status = prepare_call(comm, call, &buffer);
-    if (!status && comm->group.depth)
+    int status = prepare_call(comm, call, &buffer);
+    if (!status && in_group)
         return gyre_comm_refused(comm, gyre_group_add(comm, &call->request, buffer, NULL));
     if (!status)
         status = gyre_comm_run(comm, &call->request);
@@ -40,17 +41,27 @@ static int run_call(struct gyre_comm *comm, struct gyre_call *call)
     return status;
 }
 
-static int start_call(struct gyre_comm *comm, struct gyre_call *call, struct gyre_work **work)
+static int run_call(struct gyre_comm *comm, struct gyre_call *call)
+{
+    int status = gyre_comm_check(comm, call->name);
+    if (status)
+        return status;
+    gyre_domain_enter(comm->domain);
+    bool in_group = gyre_comm_in_group(comm);
+    if (in_group || !gyre_comm_run_again(comm, &call->request, &status))
+        status = run_checked(comm, call, in_group);
+    gyre_domain_leave(comm->domain);
+    return status;
+}
+
+static int start_checked(struct gyre_comm *comm, struct gyre_call *call, struct gyre_work **work)
 {
     void *buffer = NULL;
     if (!work)
         return gyre_comm_refused(comm,
                                  gyre_refuse("%s: the place for the handle is NULL", call->name));
-    *work = NULL;
-    int status = gyre_comm_check(comm, call->name);
-    if (!status)
-        status = prepare_call(comm, call, &buffer);
-    if (!status && comm->group.depth)
+    int status = prepare_call(comm, call, &buffer);
+    if (!status && gyre_comm_in_group(comm))
         return gyre_comm_refused(comm, gyre_group_add(comm, &call->request, buffer, work));
     if (!status)
         status = gyre_comm_begin(comm, &call->request, buffer, work);
@@ -59,16 +70,37 @@ static int start_call(struct gyre_comm *comm, struct gyre_call *call, struct gyr
     return status;
 }
 
+static int start_call(struct gyre_comm *comm, struct gyre_call *call, struct gyre_work **work)
+{
+    if (work)
+        *work = NULL;
+    int status = gyre_comm_check(comm, call->name);
+    if (status)
+        return status;
+    gyre_domain_enter(comm->domain);
+    status = start_checked(comm, call, work);
+    gyre_helper_take_over(comm->progress);
+    return status;
+}
+
+static int run_checked_on(struct gyre_comm *comm, struct gyre_call *call, void *stream)
+{
+    int status = gyre_call_check(comm, call);
+    if (!status)
+        status = gyre_call_check_stream(comm, call, stream);
+    return status ? gyre_comm_refused(comm, status)
+                  : gyre_comm_begin_on(comm, &call->request, stream);
+}
+
 static int run_call_on(struct gyre_comm *comm, struct gyre_call *call, void *stream)
 {
     int status = gyre_comm_check(comm, call->name);
     if (status)
         return status;
-    status = gyre_call_check(comm, call);
-    if (!status)
-        status = gyre_call_check_stream(comm, call, stream);
-    return status ? gyre_comm_refused(comm, status)
-                  : gyre_comm_begin_on(comm, &call->request, stream);
+    gyre_domain_enter(comm->domain);
+    status = run_checked_on(comm, call, stream);
+    gyre_helper_take_over(comm->progress);
+    return status;
 }
 
 /* -- the calls --------------------------------------------------------------------------------- */

@@ -76,18 +76,25 @@ int gyre_init_in_process(struct gyre_comm **comms, int count, const int *devices
     return status;
 }
 
+static int refuse_split(struct gyre_comm *comm, const char *why)
+{
+    gyre_domain_enter(comm->domain);
+    int status = gyre_comm_refused(comm, gyre_refuse("gyre_split: %s", why));
+    gyre_domain_leave(comm->domain);
+    return status;
+}
+
 int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_comm **out)
 {
-    if (!out)
-        return gyre_comm_refused(comm,
-                                 gyre_refuse("gyre_split: the place for the communicator is NULL"));
-    *out = NULL;
+    if (out)
+        *out = NULL;
     int status = gyre_comm_check(comm, "gyre_split");
     if (status)
         return status;
-    if (comm->group.depth)
-        return gyre_comm_refused(comm, gyre_refuse("gyre_split: a group is open on the "
-                                                   "communicator; gyre_group_end() it"));
+    if (!out)
+        return refuse_split(comm, "the place for the communicator is NULL");
+    if (gyre_comm_in_group(comm))
+        return refuse_split(comm, "a group is open on the communicator; gyre_group_end() it");
     return gyre_comm_split(comm, color, key, out);
 }
 
@@ -153,7 +160,7 @@ static int check_shrink(struct gyre_comm *comm)
     if (comm->progress->ranks)
         return gyre_refuse("gyre_shrink: the communicator is from gyre_init_in_process(), whose "
                            "ranks cannot go on without each other");
-    if (comm->group.depth)
+    if (atomic_load(&comm->group.holder))
         return gyre_refuse("gyre_shrink: a group is open on the communicator; gyre_group_end() it");
     return comm->progress->superseded
                ? gyre_refuse("gyre_shrink: the communicator was shrunk before; shrink the smaller "

@@ -5,19 +5,11 @@
 #include "collectives/comm/progress.h"
 #include "collectives/group/collect.h"
 
-static int check_message_call(struct gyre_comm *comm, const char *call,
-                              const struct gyre_message_terms *terms, int peer)
-{
-    int status = gyre_comm_check(comm, call);
-    return status ? status
-                  : gyre_message_refused(comm, gyre_message_check(comm, call, terms, peer));
-}
-
 static int run_started(struct gyre_comm *comm, struct gyre_message *message)
 {
     if (!message)
         return gyre_thread_trouble()->status;
-    if (comm->group.depth)
+    if (gyre_comm_in_group(comm))
         return gyre_group_add_message(comm, message);
     gyre_domain_ring(comm->domain); /* the message may be out, and over, already */
     gyre_p2p_look(comm->p2p, gyre_comm_looks(comm));
@@ -26,15 +18,13 @@ static int run_started(struct gyre_comm *comm, struct gyre_message *message)
 
 static int run_message(struct gyre_comm *comm, const struct gyre_message_terms *terms)
 {
-    gyre_domain_enter(comm->domain);
     struct gyre_message *message = NULL;
     bool now = gyre_p2p_run_now(comm->p2p, terms);
-    if (now && !comm->group.depth)
+    if (now && !gyre_comm_in_group(comm))
         gyre_domain_ring(comm->domain);
     if (!now)
         message = gyre_message_start(comm, terms);
     int status = now ? 0 : run_started(comm, message);
-    gyre_domain_leave(comm->domain);
     return now || message ? status : gyre_message_refused(comm, status);
 }
 
@@ -45,14 +35,9 @@ static int begin_message(struct gyre_comm *comm, const struct gyre_message_terms
     int status = gyre_work_new(&comm->work, &started);
     if (status)
         return gyre_message_refused(comm, status);
-    gyre_domain_enter(comm->domain);
     struct gyre_message *message = started->message = gyre_message_start(comm, terms);
     if (message && comm->n > 1 && gyre_progress_poll(comm->progress))
         gyre_domain_ring(comm->domain);
-    bool more = message && message->status == GYRE_AGAIN && message->peer != comm->rank;
-    gyre_domain_leave(comm->domain);
-    if (more)
-        gyre_helper_poke(comm->progress);
     if (message)
         *out = started->handle;
     else
@@ -68,30 +53,47 @@ static struct gyre_message_terms terms_of(bool send, const void *data, uint64_t 
     return (struct gyre_message_terms){(uint32_t)peer, send, (void *)(uintptr_t)data, count, type};
 }
 
+static int call_message(struct gyre_comm *comm, const char *call,
+                        const struct gyre_message_terms *terms, int peer)
+{
+    int status = gyre_comm_check(comm, call);
+    if (status)
+        return status;
+    gyre_domain_enter(comm->domain);
+    status = gyre_message_refused(comm, gyre_message_check(comm, call, terms, peer));
+    if (!status)
+        status = run_message(comm, terms);
+    gyre_domain_leave(comm->domain);
+    return status;
+}
+
 static int start_message(struct gyre_comm *comm, const char *call,
                          const struct gyre_message_terms *terms, int peer, struct gyre_work **work)
 {
-    if (!work)
-        return gyre_message_refused(comm,
-                                    gyre_refuse("%s: the place for the handle is NULL", call));
-    *work = NULL;
-    int status = check_message_call(comm, call, terms, peer);
-    return status ? status : begin_message(comm, terms, work);
+    if (work)
+        *work = NULL;
+    int status = gyre_comm_check(comm, call);
+    if (status)
+        return status;
+    gyre_domain_enter(comm->domain);
+    status = work ? gyre_message_check(comm, call, terms, peer)
+                  : gyre_refuse("%s: the place for the handle is NULL", call);
+    status = status ? gyre_message_refused(comm, status) : begin_message(comm, terms, work);
+    gyre_helper_take_over(comm->progress);
+    return status;
 }
 
 int gyre_send(struct gyre_comm *comm, const void *data, uint64_t count, enum gyre_type type,
               int peer)
 {
     struct gyre_message_terms terms = terms_of(true, data, count, type, peer);
-    int status = check_message_call(comm, "gyre_send", &terms, peer);
-    return status ? status : run_message(comm, &terms);
+    return call_message(comm, "gyre_send", &terms, peer);
 }
 
 int gyre_recv(struct gyre_comm *comm, void *data, uint64_t count, enum gyre_type type, int peer)
 {
     struct gyre_message_terms terms = terms_of(false, data, count, type, peer);
-    int status = check_message_call(comm, "gyre_recv", &terms, peer);
-    return status ? status : run_message(comm, &terms);
+    return call_message(comm, "gyre_recv", &terms, peer);
 }
 
 int gyre_send_start(struct gyre_comm *comm, const void *data, uint64_t count, enum gyre_type type,

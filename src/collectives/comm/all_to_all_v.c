@@ -102,8 +102,7 @@ static int check_v_tables(const struct gyre_comm *comm, const struct gyre_all_to
 
 int gyre_all_to_all_v_check(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call)
 {
-    int status = gyre_comm_check(comm, v_call->call);
-    return status ? status : gyre_comm_refused(comm, check_v_tables(comm, v_call));
+    return gyre_comm_refused(comm, check_v_tables(comm, v_call));
 }
 
 /* -- running ----------------------------------------------------------------------------------- */
@@ -147,9 +146,7 @@ static void copy_own_block(struct gyre_comm *comm, const struct gyre_all_to_all_
 
 int gyre_all_to_all_v_run_alone(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call)
 {
-    gyre_domain_enter(comm->domain);
     copy_own_block(comm, v_call);
-    gyre_domain_leave(comm->domain);
     return comm->progress->fold_queue.status;
 }
 
@@ -185,7 +182,9 @@ int gyre_all_to_all_v_begin(struct gyre_comm *comm, const struct gyre_all_to_all
     struct gyre_plan *plan = plan_of(comm, v_call->type);
     if (!plan)
         return gyre_trouble_set(gyre_thread_trouble(), -ENOMEM, "%s: no memory", v_call->call);
-    int status = gyre_comm_start_plan(comm, plan, v_call->out.data, v_call->in.data, op);
+    int status = gyre_comm_await_room(comm);
+    if (!status)
+        status = gyre_comm_start_plan(comm, plan, v_call->out.data, v_call->in.data, op);
     if (status)
         return status;
     status = add_blocks(comm, *op, v_call);

@@ -16,14 +16,14 @@ struct gyre_all_to_all_v_call {
     enum gyre_type type;
 };
 
-/* Checks a call that may go on; a refusal goes into the books. Not the owner. */
+/* Checks a call that may go on; a refusal goes into the books. Owner. */
 int gyre_all_to_all_v_check(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call);
 
 /* Starts an all_to_all_v. Its tables have been read when the call returns. Owner. */
 int gyre_all_to_all_v_begin(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call,
                             struct gyre_operation **op);
 
-/* Runs the all_to_all_v of one rank alone. Not the owner. */
+/* Runs the all_to_all_v of one rank alone. Owner. */
 int gyre_all_to_all_v_run_alone(struct gyre_comm *comm,
                                 const struct gyre_all_to_all_v_call *v_call);
 
@@ -32,7 +32,7 @@ int gyre_all_to_all_v_run_alone(struct gyre_comm *comm,
 uint64_t gyre_all_to_all_v_aside_bytes(const struct gyre_comm *comm,
                                        const struct gyre_all_to_all_v_call *v_call);
 
-/* Copies the blocks to `room`, from which the call then sends. Not the owner. */
+/* Copies the blocks to `room`, from which the call then sends. Owner. */
 int gyre_all_to_all_v_step_aside(struct gyre_comm *comm, struct gyre_all_to_all_v_call *v_call,
                                  void *room);
 

@@ -145,7 +145,7 @@ int gyre_comm_check_stream(const char *name, const void *stream)
 int gyre_call_check_stream(const struct gyre_comm *comm, const struct gyre_call *call,
                            const void *stream)
 {
-    if (comm->group.depth)
+    if (gyre_comm_in_group(comm))
         return gyre_refuse("%s: a group is open; calls of a group are in no stream's order",
                            call->name);
     if (gyre_comm_check_stream(call->name, stream))
@@ -194,7 +194,8 @@ int gyre_comm_refused(struct gyre_comm *comm, int status)
         return status;
     gyre_watch_refuse(gyre_domain_watch(comm->domain), comm->activity, comm->engine->sequence + 1,
                       gyre_thread_trouble()->text);
-    comm->group.refused = comm->group.depth > 0;
+    if (gyre_comm_in_group(comm))
+        comm->group.refused = true;
     return status;
 }
 
@@ -210,9 +211,7 @@ int gyre_message_refused(struct gyre_comm *comm, int status)
 {
     if (!status || !counted_on(comm))
         return status;
-    gyre_domain_enter(comm->domain);
     if (gyre_progress_add_messages(comm, NULL) == 0)
         gyre_p2p_refuse(comm->p2p, gyre_thread_trouble()->text);
-    gyre_domain_leave(comm->domain);
     return status;
 }

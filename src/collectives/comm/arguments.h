@@ -1,4 +1,4 @@
-/* Checks of a call's arguments, and refusals. Any call; not the owner. */
+/* Checks of a call's arguments, and refusals. All calls but the first: owner. */
 #ifndef GYRE_COLLECTIVES_COMM_ARGUMENTS_H
 #define GYRE_COLLECTIVES_COMM_ARGUMENTS_H
 

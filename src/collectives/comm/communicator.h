@@ -17,6 +17,7 @@
 #include "collectives/mapped/mesh.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct gyre_point_to_point;
 struct gyre_progress_engine;
@@ -34,8 +35,11 @@ struct gyre_pack;
 struct gyre_group_run;
 struct gyre_group {
     uint32_t depth, calls, call_room, messages, message_room;
+    /* The thread that opened the group, by its trouble; NULL: no group is open. Only that thread
+     * touches the rest. */
+    _Atomic(const struct gyre_trouble *) holder;
     struct gyre_comm *next; /* of the process's ranks with an open group; under their lock */
-    pthread_t thread;       /* the thread that opened the group */
+    pthread_t thread;       /* the holder, for the process's other ranks */
     bool refused;           /* a call of the group was refused */
     /* Over, but for the groups that its thread has open on other ranks. */
     bool ended;
@@ -78,6 +82,9 @@ struct gyre_comm {
     struct gyre_node_place node_place;
     uint32_t busy; /* 1: in the progress engine's list */
     struct gyre_work_table work;
+    /* Calls that had to wait for room to start: so many came, and so many had their turn. */
+    uint32_t queued;
+    _Atomic uint32_t turn;
     struct gyre_group group;
     struct gyre_plan *v_plan; /* of all_to_all_v, by type; NULL: none yet */
     struct gyre_reduction reduction[GYRE_REDUCTIONS_MAX];
@@ -96,6 +103,15 @@ static inline uint32_t gyre_comm_world(const struct gyre_comm *comm, uint32_t ra
 static inline void gyre_comm_focus(struct gyre_comm *comm)
 {
     gyre_activity_focus(gyre_domain_activity(comm->domain), comm->activity);
+}
+
+/* Whether this thread has a group open on the communicator. Calls of other threads are apart from
+ * it. */
+static inline bool gyre_comm_in_group(const struct gyre_comm *comm)
+{
+    const struct gyre_trouble *holder =
+        atomic_load_explicit(&comm->group.holder, memory_order_relaxed);
+    return holder && holder == gyre_thread_trouble();
 }
 
 /* How often a wait looks at a peer's line before it waits in the domain's way; less often where the

@@ -109,9 +109,10 @@ int gyre_work_init(struct gyre_work_table *work, struct gyre_comm *comm,
 
 void gyre_work_deinit(struct gyre_work_table *work)
 {
-    for (uint32_t place = 0; place < work->places; place++)
-        if (gyre_work_at(work, place)->handle)
-            free(gyre_work_at(work, place)->buffer);
+    for (uint32_t place = 0; place < work->places; place++) {
+        free(gyre_work_at(work, place)->buffer);
+        free(gyre_work_at(work, place)->story);
+    }
     for (uint32_t chunk = 0; chunk < work->places / CHUNK; chunk++)
         free(work->chunk[chunk]);
     free(work->chunk);
@@ -155,16 +156,24 @@ int gyre_work_new(struct gyre_work_table *work, struct gyre_started **out)
 
 void gyre_work_free(struct gyre_work_table *work, struct gyre_started *started)
 {
+    free(started->story);
+    started->story = NULL;
+    started->buffer = NULL;
     started->handle = NULL;
     put_started(work, started);
 }
 
-struct gyre_started *gyre_work_find(const struct gyre_work *handle)
+struct gyre_comm *gyre_work_comm(const struct gyre_work *handle)
 {
-    uint64_t number = (uintptr_t)handle;
-    const struct gyre_work_table *work = atomic_load(&table[number % TABLES]);
-    uint32_t place = (uint32_t)(number >> NUMBER_BITS) % PLACES_MAX;
-    if (!work || place >= work->places)
+    const struct gyre_work_table *work = atomic_load(&table[(uintptr_t)handle % TABLES]);
+    return work ? work->comm : NULL;
+}
+
+struct gyre_started *gyre_work_find(const struct gyre_work_table *work,
+                                    const struct gyre_work *handle)
+{
+    uint32_t place = (uint32_t)((uintptr_t)handle >> NUMBER_BITS) % PLACES_MAX;
+    if (place >= work->places)
         return NULL;
     struct gyre_started *started = gyre_work_at(work, place);
     return started->handle == handle ? started : NULL;

@@ -1,5 +1,5 @@
-/* Handles of started work, as one communicator keeps them. Users see a number only. All calls come
- * from one thread at a time, as the calls that start work. */
+/* Handles of started work, as one communicator keeps them. Users see a number only. All calls:
+ * owner, except gyre_work_comm(). */
 #ifndef GYRE_COLLECTIVES_COMM_HANDLES_H
 #define GYRE_COLLECTIVES_COMM_HANDLES_H
 
@@ -30,7 +30,9 @@ struct gyre_started {
     struct gyre_operation *op;    /* NULL: a message; or the operation has ended, with `status` */
     struct gyre_message *message; /* NULL: none */
     int status;
+    char *story;                  /* of a failure that is not the communicator's; NULL: none */
     bool deferred;                /* its group has not ended, so nothing was started */
+    bool awaited;                 /* a thread waits for it, and will spend it */
     void *buffer;                 /* freed at the end */
     struct gyre_pack *pack;       /* of a group, with this call in it; NULL: none */
     struct gyre_pack_share share; /* the call's share of the pack */
@@ -58,8 +60,12 @@ int gyre_work_new(struct gyre_work_table *work, struct gyre_started **started);
 /* Spends a handle. */
 void gyre_work_free(struct gyre_work_table *work, struct gyre_started *started);
 
-/* The started work of a handle of any communicator; NULL: the handle is spent, or never existed. */
-struct gyre_started *gyre_work_find(const struct gyre_work *handle);
+/* The communicator of a handle; NULL: it has ended, or the handle never existed. Any thread. */
+struct gyre_comm *gyre_work_comm(const struct gyre_work *handle);
+
+/* The started work of a handle of this communicator; NULL: the handle is spent. */
+struct gyre_started *gyre_work_find(const struct gyre_work_table *work,
+                                    const struct gyre_work *handle);
 
 /* The started work at a place, which may be free. */
 struct gyre_started *gyre_work_at(const struct gyre_work_table *work, uint32_t place);

@@ -64,7 +64,7 @@ static void *helper_main(void *argument)
     return NULL;
 }
 
-static int make_helper(struct gyre_progress_engine *progress)
+static int start_helper(struct gyre_progress_engine *progress)
 {
     struct gyre_helper *helper = &progress->helper;
     pthread_condattr_t monotonic;
@@ -74,18 +74,26 @@ static int make_helper(struct gyre_progress_engine *progress)
     pthread_cond_init(&helper->wake, &monotonic);
     pthread_condattr_destroy(&monotonic);
     int status = gyre_thread_start(&helper->thread, helper_main, progress);
-    helper->made = status == 0;
+    atomic_store(&helper->made, status == 0);
+    return status;
+}
+
+/* Makes the thread, once, whoever asks first. */
+static int make_helper(struct gyre_progress_engine *progress)
+{
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&making);
+    int status = atomic_load(&progress->helper.made) ? 0 : start_helper(progress);
+    pthread_mutex_unlock(&making);
     return status;
 }
 
 int gyre_helper_poke(struct gyre_progress_engine *progress)
 {
     struct gyre_helper *helper = &progress->helper;
-    if (!helper->made) {
-        int status = make_helper(progress);
-        if (status)
-            return status;
-    }
+    int status = atomic_load(&helper->made) ? 0 : make_helper(progress);
+    if (status)
+        return status;
     atomic_store(&helper->work, 1);
     if (atomic_load(&helper->asleep)) {
         pthread_mutex_lock(&helper->lock);
@@ -95,10 +103,18 @@ int gyre_helper_poke(struct gyre_progress_engine *progress)
     return 0;
 }
 
+void gyre_helper_take_over(struct gyre_progress_engine *progress)
+{
+    bool more_to_do = gyre_progress_pending(progress);
+    gyre_domain_leave(progress->domain);
+    if (more_to_do)
+        gyre_helper_poke(progress);
+}
+
 void gyre_helper_stop(struct gyre_progress_engine *progress)
 {
     struct gyre_helper *helper = &progress->helper;
-    if (!helper->made)
+    if (!atomic_load(&helper->made))
         return;
     pthread_mutex_lock(&helper->lock);
     helper->stop = true;

@@ -8,6 +8,9 @@ struct gyre_progress_engine;
  * made. */
 int gyre_helper_poke(struct gyre_progress_engine *progress);
 
+/* Leaves the domain, to the helper if there is more to do. */
+void gyre_helper_take_over(struct gyre_progress_engine *progress);
+
 /* Ends the thread, if there is one. */
 void gyre_helper_stop(struct gyre_progress_engine *progress);
 

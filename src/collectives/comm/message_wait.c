@@ -42,26 +42,18 @@ int gyre_message_end(struct gyre_comm *comm, struct gyre_message *message)
     return status;
 }
 
-int gyre_message_await(struct gyre_started *started, uint64_t deadline)
+bool gyre_message_waits_for_itself(const struct gyre_started *started)
+{
+    const struct gyre_message *message = started->message;
+    return message && message->peer == started->comm->rank && message->status == GYRE_AGAIN;
+}
+
+int gyre_message_take(struct gyre_started *started)
 {
     struct gyre_comm *comm = started->comm;
     struct gyre_message *message = started->message;
-    struct gyre_wait wait = {&message->status, GYRE_AGAIN, deadline, {0}};
-    gyre_domain_enter(comm->domain);
-    bool own = message->peer == comm->rank && message->status == GYRE_AGAIN;
-    gyre_p2p_focus(comm->p2p);
-    if (!own && comm->n > 1)
-        gyre_progress_wait(comm->progress, &wait);
     int status = message->status;
-    if (own && deadline == UINT64_MAX)
-        status =
-            gyre_refuse("gyre_work_wait: rank %u waits for itself: it has not called the other "
-                        "end of this message",
-                        comm->rank);
-    else if (status != GYRE_AGAIN) {
-        gyre_work_free(&comm->work, started);
-        gyre_p2p_release(comm->p2p, message);
-    }
-    gyre_domain_leave(comm->domain);
+    gyre_work_free(&comm->work, started);
+    gyre_p2p_release(comm->p2p, message);
     return status;
 }

@@ -13,7 +13,11 @@ struct gyre_message *gyre_message_start(struct gyre_comm *comm,
 /* Waits for a message and frees it. Owner. */
 int gyre_message_end(struct gyre_comm *comm, struct gyre_message *message);
 
-/* As gyre_work_wait(), for the handle of a message. Not the owner. */
-int gyre_message_await(struct gyre_started *started, uint64_t deadline);
+/* Whether the work is a message between the own rank and itself whose other end has not been
+ * called. No other rank can bring it. Owner. */
+bool gyre_message_waits_for_itself(const struct gyre_started *started);
+
+/* Spends the handle of a message that is over and returns the status. Owner. */
+int gyre_message_take(struct gyre_started *started);
 
 #endif

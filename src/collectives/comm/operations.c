@@ -8,7 +8,6 @@
 #include "collectives/comm/operations.h"
 
 #include "collectives/comm/arguments.h"
-#include "collectives/comm/helper.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/results.h"
 #include "collectives/mapped/exchange.h"
@@ -32,6 +31,18 @@ int gyre_comm_drive(struct gyre_comm *comm, struct gyre_operation *op)
     return gyre_progress_await(comm->progress, &op->status);
 }
 
+/* Waits for the calls of other threads that came before and found no room. */
+static int await_turn(struct gyre_comm *comm, uint32_t number)
+{
+    int status = 0;
+    uint32_t turn;
+    while (!status && (turn = atomic_load(&comm->turn)) != number) {
+        struct gyre_wait wait = {.word = &comm->turn, .old = turn, .deadline = UINT64_MAX};
+        status = gyre_progress_wait(comm->progress, &wait);
+    }
+    return status;
+}
+
 /* Waits for room in the engine and among the plans: handles give back what has ended, or an
  * operation in flight has to end first. */
 static int await_operation_room(struct gyre_comm *comm)
@@ -39,7 +50,8 @@ static int await_operation_room(struct gyre_comm *comm)
     const struct gyre_engine *engine = comm->engine;
     int status = 0;
     while (!status && !gyre_engine_has_room(engine)) {
-        struct gyre_wait wait = {&engine->orders, engine->orders, UINT64_MAX, {0}};
+        struct gyre_wait wait = {
+            .word = &engine->orders, .old = engine->orders, .deadline = UINT64_MAX};
         gyre_results_collect(comm);
         if (!engine->orders)
             break;
@@ -49,12 +61,30 @@ static int await_operation_room(struct gyre_comm *comm)
     return status;
 }
 
+/* Whether a call that finds no room waits to start. */
+static bool has_queue(const struct gyre_comm *comm)
+{
+    return comm->queued != atomic_load_explicit(&comm->turn, memory_order_relaxed);
+}
+
+int gyre_comm_await_room(struct gyre_comm *comm)
+{
+    if (!has_queue(comm) && gyre_engine_has_room(comm->engine))
+        return 0;
+    uint32_t number = comm->queued++;
+    int status = await_turn(comm, number);
+    if (!status)
+        status = await_operation_room(comm);
+    atomic_store(&comm->turn, number + 1);
+    return status;
+}
+
 static int find_plan(struct gyre_comm *comm, const struct gyre_shape *shape,
                      struct gyre_plan **plan)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
     trouble->status = 0; /* of an earlier call */
-    int status = await_operation_room(comm);
+    int status = gyre_comm_await_room(comm);
     if (!status)
         status = gyre_engine_plan(comm->engine, shape, plan, trouble);
     return gyre_comm_refused(comm, status);
@@ -64,11 +94,11 @@ int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const v
                          void *output, struct gyre_operation **op)
 {
     struct gyre_host_mirror *mirror = NULL;
-    int status = await_operation_room(comm);
     bool direct = comm->mesh && gyre_push_suits_device(comm->mesh, plan, input, output);
-    if (!status && direct)
+    int status;
+    if (direct)
         status = gyre_fold_queue_open(&comm->progress->fold_queue, gyre_thread_trouble());
-    else if (!status)
+    else
         status = gyre_mirror_make(&comm->engine->mirrors, plan, input, output, &mirror,
                                   gyre_thread_trouble());
     if (status)
@@ -183,9 +213,7 @@ int gyre_comm_copy(struct gyre_comm *comm, void *to, const void *from, uint64_t 
         memmove(to, from, bytes);
         return 0;
     }
-    gyre_domain_enter(comm->domain);
     int status = gyre_fold_queue_copy_now(fold_queue, to, from, bytes);
-    gyre_domain_leave(comm->domain);
     return status ? gyre_trouble_set(gyre_thread_trouble(), status, "%s", fold_queue->trouble.text)
                   : 0;
 }
@@ -221,15 +249,13 @@ bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_request *requ
     void *output = request->output.address;
     if (!comm->mesh || shape->count > GYRE_EXCHANGE_MAX) /* bytes: no exchange has more elements */
         return false;
-    gyre_domain_enter(comm->domain);
     struct gyre_plan *plan = comm->engine->recent;
     bool again = plan && plan->form == GYRE_FORM_EXCHANGE && comm->progress->busy_count == 0 &&
-                 gyre_shape_same(&plan->shape, shape, comm->n) &&
+                 !has_queue(comm) && gyre_shape_same(&plan->shape, shape, comm->n) &&
                  gyre_plan_takes(plan, input, output) &&
                  are_at_home(&comm->progress->fold_queue, input, output);
     if (again)
         *status = run_shortest(comm, plan, input, output);
-    gyre_domain_leave(comm->domain);
     return again;
 }
 
@@ -239,7 +265,6 @@ int gyre_comm_run(struct gyre_comm *comm, const struct gyre_request *request)
     void *output = request->output.address;
     if (comm->n == 1)
         return run_alone(comm, request);
-    gyre_domain_enter(comm->domain);
     struct gyre_plan *plan;
     struct gyre_operation *op;
     int status = find_plan(comm, &request->shape, &plan);
@@ -250,7 +275,6 @@ int gyre_comm_run(struct gyre_comm *comm, const struct gyre_request *request)
         status = gyre_comm_drive(comm, op);
         gyre_engine_release(comm->engine, op);
     }
-    gyre_domain_leave(comm->domain);
     return status;
 }
 
@@ -264,13 +288,9 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_request *request, 
     if (comm->n == 1) {
         started->status = run_alone(comm, request);
     } else {
-        gyre_domain_enter(comm->domain);
         status = gyre_comm_start(comm, request, &started->op);
         if (!status && gyre_progress_poll(comm->progress))
             gyre_domain_ring(comm->domain);
-        gyre_domain_leave(comm->domain);
-        if (!status && started->op->status == GYRE_AGAIN)
-            gyre_helper_poke(comm->progress);
     }
     started->buffer = status ? NULL : buffer;
     if (status)
@@ -287,18 +307,16 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_request *request, 
 static int run_alone_on(struct gyre_comm *comm, const struct gyre_request *request, void *stream)
 {
     uint64_t stream_mark;
-    gyre_domain_enter(comm->domain);
     int status = gyre_fold_queue_mark(&comm->progress->fold_queue, stream, &stream_mark,
                                       gyre_thread_trouble());
     while (!status && !gyre_fold_queue_mark_reached(&comm->progress->fold_queue, stream_mark))
         status = gyre_fold_queue_poll(&comm->progress->fold_queue)
                      ? comm->progress->fold_queue.status
                      : 0;
-    gyre_domain_leave(comm->domain);
     return status ? status : run_alone(comm, request);
 }
 
-/* Starts an operation in a stream's order. Owner. */
+/* Starts an operation in a stream's order. */
 static int begin_on(struct gyre_comm *comm, const struct gyre_request *request, void *stream)
 {
     struct gyre_plan *plan;
@@ -328,13 +346,8 @@ int gyre_comm_begin_on(struct gyre_comm *comm, const struct gyre_request *reques
 {
     if (comm->n == 1)
         return run_alone_on(comm, request, stream);
-    gyre_domain_enter(comm->domain);
     int status = begin_on(comm, request, stream);
     if (!status && gyre_progress_poll(comm->progress))
         gyre_domain_ring(comm->domain);
-    bool more = comm->progress->busy_count > 0;
-    gyre_domain_leave(comm->domain);
-    if (more)
-        gyre_helper_poke(comm->progress);
     return status;
 }

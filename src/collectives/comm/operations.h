@@ -5,7 +5,7 @@
 #include "collectives/comm/communicator.h"
 #include "collectives/comm/request.h"
 
-/* -- not the owner ----------------------------------------------------------------------------- */
+/* All calls: owner. */
 
 /* Runs an operation to its end. */
 int gyre_comm_run(struct gyre_comm *comm, const struct gyre_request *request);
@@ -26,9 +26,11 @@ int gyre_comm_begin_on(struct gyre_comm *comm, const struct gyre_request *reques
 /* Copies between memories of any kind; done when the call returns. */
 int gyre_comm_copy(struct gyre_comm *comm, void *to, const void *from, uint64_t bytes);
 
-/* -- owner ------------------------------------------------------------------------------------- */
+/* Waits until an operation may start: all calls that came before have had their turn, and there is
+ * room. */
+int gyre_comm_await_room(struct gyre_comm *comm);
 
-/* Starts an operation; waits for room where needed. */
+/* Starts an operation. start() awaits room; for start_plan() there is room. */
 int gyre_comm_start(struct gyre_comm *comm, const struct gyre_request *request,
                     struct gyre_operation **op);
 int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const void *input,

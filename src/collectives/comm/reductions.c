@@ -71,12 +71,10 @@ static int scale_input(struct gyre_comm *comm, const struct gyre_fold_task *task
         gyre_scale(type)(task, NULL);
         return 0;
     }
-    gyre_domain_enter(comm->domain);
     int status = gyre_fold_queue_open(fold_queue, gyre_thread_trouble());
     if (!status)
         status = gyre_fold_queue_await(
             fold_queue, gyre_fold_queue_fold(fold_queue, gyre_scale_cuda(type), task));
-    gyre_domain_leave(comm->domain);
     return status;
 }
 

@@ -3,6 +3,7 @@
 
 #include "collectives/comm/pack_memory.h"
 #include "collectives/comm/progress.h"
+#include "collectives/messages/message.h"
 
 #include <stdlib.h>
 
@@ -21,12 +22,20 @@ static void leave_engine(struct gyre_started *started)
     started->op = NULL;
 }
 
+int gyre_results_status(const struct gyre_started *started)
+{
+    return started->message ? atomic_load(&started->message->status)
+           : started->op    ? atomic_load(&started->op->status)
+                            : started->status;
+}
+
 void gyre_results_collect(struct gyre_comm *comm)
 {
     const struct gyre_work_table *work = &comm->work;
     for (uint32_t place = 0; place < work->places; place++) {
         struct gyre_started *started = gyre_work_at(work, place);
-        if (started->handle && started->op && started->op->status != GYRE_AGAIN)
+        if (started->handle && started->op && !started->awaited &&
+            started->op->status != GYRE_AGAIN)
             leave_engine(started);
     }
 }
@@ -37,7 +46,8 @@ int gyre_results_take(struct gyre_started *started)
         return GYRE_AGAIN;
     if (started->op)
         leave_engine(started);
+    int status = started->status;
     free(started->buffer);
     gyre_work_free(&started->comm->work, started);
-    return started->status;
+    return status;
 }

@@ -4,7 +4,11 @@
 
 #include "collectives/comm/handles.h"
 
-/* Takes every operation that has ended out of the engine. The handles stay. */
+/* The work's status: GYRE_AGAIN while it is under way. Other threads may end it meanwhile. */
+int gyre_results_status(const struct gyre_started *started);
+
+/* Takes every operation that has ended out of the engine, but those that a thread awaits. The
+ * handles stay. */
 void gyre_results_collect(struct gyre_comm *comm);
 
 /* Spends the handle of an operation that is over and returns the status; else GYRE_AGAIN. */

@@ -26,11 +26,18 @@
 int gyre_group_open(struct gyre_comm *comm)
 {
     struct gyre_group *group = &comm->group;
+    const struct gyre_trouble *nobody = NULL;
     int status = 0;
+    if (!gyre_comm_in_group(comm) &&
+        !atomic_compare_exchange_strong(&group->holder, &nobody, gyre_thread_trouble()))
+        return gyre_refuse("gyre_group_start: another thread has a group open on this "
+                           "communicator; gyre_group_end() it first");
     if (group->depth == 0 && comm->progress->ranks)
         status = gyre_group_list(comm);
     if (!status)
         group->depth += !group->ended;
+    else
+        atomic_store(&group->holder, NULL);
     group->ended = false;
     return status;
 }
@@ -38,8 +45,11 @@ int gyre_group_open(struct gyre_comm *comm)
 int gyre_group_close(struct gyre_comm *comm)
 {
     struct gyre_group *group = &comm->group;
-    if (group->depth == 0 || group->ended)
-        return gyre_refuse("gyre_group_end: no group is open on this communicator");
+    if (!gyre_comm_in_group(comm) || group->ended)
+        return gyre_refuse("gyre_group_end: %s",
+                           atomic_load(&group->holder) && !group->ended
+                               ? "another thread has opened the group of this communicator"
+                               : "no group is open on this communicator");
     if (group->depth > 1) {
         group->depth--;
         return 0;
@@ -54,7 +64,7 @@ int gyre_group_close(struct gyre_comm *comm)
 int gyre_group_left_open(struct gyre_comm *comm)
 {
     const struct gyre_group *group = &comm->group;
-    if (group->depth == 0)
+    if (!atomic_load(&group->holder))
         return 0;
     if (comm->progress->ranks)
         gyre_group_unlist(comm);

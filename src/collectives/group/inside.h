@@ -48,9 +48,6 @@ int gyre_group_no_memory(struct gyre_group *group);
 bool gyre_run_start_next(struct gyre_group_run *run);
 void gyre_run_end(struct gyre_group_run *run);
 
-/* Leaves the domain, to the helper if there is more to do. */
-void gyre_group_leave(struct gyre_comm *comm);
-
 /* run(): runs a whole group of one communicator. empty(): then ends and empties its calls. */
 int gyre_group_run(struct gyre_comm *comm);
 void gyre_group_empty(struct gyre_group *group);

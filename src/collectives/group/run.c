@@ -8,6 +8,7 @@
 #include "collectives/group/inside.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void note_status(struct gyre_group_run *run, int status)
 {
@@ -32,6 +33,7 @@ static void start_handle(struct gyre_group_call *call, int status, struct gyre_o
     struct gyre_started *started = call->started;
     started->op = status ? NULL : op;
     started->status = status;
+    started->story = status ? strdup(gyre_thread_trouble()->text) : NULL;
     started->buffer = call->buffer;
     started->deferred = false;
     call->buffer = NULL;
@@ -109,14 +111,6 @@ static void end_messages(struct gyre_group_run *run)
         note_status(run, gyre_message_end(run->comm, group->message[i]));
 }
 
-void gyre_group_leave(struct gyre_comm *comm)
-{
-    bool more_to_do = gyre_progress_pending(comm->progress);
-    gyre_domain_leave(comm->domain);
-    if (more_to_do)
-        gyre_helper_poke(comm->progress);
-}
-
 /* Waits for all started calls. Owner. */
 void gyre_run_end(struct gyre_group_run *run)
 {
@@ -144,7 +138,7 @@ static int run_group(struct gyre_comm *comm)
     while (gyre_run_start_next(&run))
         continue;
     gyre_run_end(&run);
-    gyre_group_leave(comm);
+    gyre_helper_take_over(comm->progress);
     return run.status;
 }
 
@@ -159,6 +153,7 @@ static int run_group_alone(struct gyre_comm *comm)
     struct gyre_group_run run;
     struct gyre_group *group = &comm->group;
     begin_comm(&run, comm);
+    gyre_domain_enter(comm->domain);
     for (uint32_t i = 0; i < group->calls; i++) {
         struct gyre_group_call *call = &group->call[i];
         int status = run_call_alone(comm, call);
@@ -167,6 +162,7 @@ static int run_group_alone(struct gyre_comm *comm)
         note_status(&run, status);
     }
     end_messages(&run);
+    gyre_domain_leave(comm->domain);
     return run.status;
 }
 
@@ -182,4 +178,5 @@ void gyre_group_empty(struct gyre_group *group)
         free(group->call[i].buffer);
     group->calls = group->messages = group->depth = 0;
     group->ended = false;
+    atomic_store(&group->holder, NULL);
 }

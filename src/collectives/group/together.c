@@ -9,6 +9,7 @@
  * others' end counts as open: later calls on its communicator are collected too.
  *
  * Tested by tests/program/collectives/local.c. */
+#include "collectives/comm/helper.h"
 #include "collectives/comm/progress.h"
 #include "collectives/group/inside.h"
 #include "collectives/lifecycle/process_ranks.h"
@@ -65,7 +66,7 @@ static bool start_turn(struct gyre_comm *comm)
     bool started = gyre_run_start_next(comm->group.room);
     if (gyre_progress_poll(comm->progress))
         gyre_domain_ring(comm->domain);
-    gyre_group_leave(comm);
+    gyre_helper_take_over(comm->progress);
     return started;
 }
 
@@ -89,7 +90,7 @@ static int run_together(struct gyre_comm *first)
         } else {
             gyre_domain_enter(comm->domain);
             gyre_run_end(run);
-            gyre_group_leave(comm);
+            gyre_helper_take_over(comm->progress);
         }
         status = status ? status : run->status;
         gyre_group_empty(&comm->group);

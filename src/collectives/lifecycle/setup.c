@@ -75,7 +75,7 @@ int gyre_comm_open_engine(struct gyre_comm *comm, struct gyre_trouble *trouble)
 
 void gyre_comm_finish_work(struct gyre_comm *comm)
 {
-    struct gyre_wait wait = {&comm->busy, 1, UINT64_MAX, {0}};
+    struct gyre_wait wait = {.word = &comm->busy, .old = 1, .deadline = UINT64_MAX};
     gyre_domain_enter(comm->domain);
     gyre_comm_focus(comm);
     gyre_progress_wait(comm->progress, &wait);

@@ -43,7 +43,9 @@ static int agree_to_shrink(struct gyre_comm *world, struct gyre_trouble *trouble
         .shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I64, .op = GYRE_MAX, .count = 3},
         .input.address = here,
         .output.address = here};
+    gyre_domain_enter(world->domain);
     int status = gyre_comm_run(world, &request);
+    gyre_domain_leave(world->domain);
     if (!status) {
         world->progress->superseded = true;
         gyre_trouble_set(&world->progress->trouble, GYRE_ABORTED, "%s", ended_by_shrink);

@@ -61,7 +61,10 @@ static int reduce_table(struct gyre_comm *parent, void *table, uint64_t count, e
         .shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = type, .op = op, .count = count},
         .input.address = table,
         .output.address = table};
-    return gyre_comm_run(parent, &request);
+    gyre_domain_enter(parent->domain);
+    int status = gyre_comm_run(parent, &request);
+    gyre_domain_leave(parent->domain);
+    return status;
 }
 
 static int ballot_open(struct ballot *ballot, struct gyre_comm *parent)
@@ -307,7 +310,10 @@ static int split_by_ballot(struct ballot *ballot, int color, int key, struct gyr
 int gyre_comm_split(struct gyre_comm *comm, int color, int key, struct gyre_comm **out)
 {
     struct ballot ballot = {0};
-    int status = gyre_comm_refused(comm, ballot_open(&ballot, comm));
+    int status = ballot_open(&ballot, comm);
+    gyre_domain_enter(comm->domain);
+    gyre_comm_refused(comm, status);
+    gyre_domain_leave(comm->domain);
     if (!status)
         status = split_by_ballot(&ballot, color, key, out);
     ballot_close(&ballot);
@@ -326,8 +332,11 @@ static int sum_lost(struct gyre_comm *child, int64_t *lost)
         .output.address = lost};
     if (child->n == 1)
         return 0;
+    gyre_domain_enter(child->domain);
     child->engine->planning.mapped = false;
-    return gyre_comm_run(child, &request);
+    int status = gyre_comm_run(child, &request);
+    gyre_domain_leave(child->domain);
+    return status;
 }
 
 int gyre_comm_end(struct gyre_comm *child)

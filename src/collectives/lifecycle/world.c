@@ -160,7 +160,7 @@ static void finish_all(struct gyre_comm *world)
     int status = 0;
     gyre_domain_enter(world->domain);
     while (*busy && !status) {
-        struct gyre_wait wait = {busy, *busy, UINT64_MAX, {0}};
+        struct gyre_wait wait = {.word = busy, .old = *busy, .deadline = UINT64_MAX};
         status = gyre_progress_wait(world->progress, &wait);
     }
     gyre_domain_leave(world->domain);
