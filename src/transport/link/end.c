@@ -68,6 +68,12 @@ bool gyre_end_carries(struct gyre_pipe *pipe, const void *memory, uint64_t lengt
     return !pipe->status && gyre_stream_carries(pipe->stream[0], memory, length, send);
 }
 
+int gyre_end_announced(const struct gyre_pipe *pipe, struct gyre_match *match)
+{
+    return pipe->status ? pipe->status
+                        : gyre_stream_announced(pipe->stream[match->lane % pipe->streams], match);
+}
+
 void gyre_end_bye(struct gyre_pipe *pipe)
 {
     for (uint32_t i = 0; i < pipe->streams; i++)

@@ -46,6 +46,10 @@ int gyre_end_state(const struct gyre_pipe *pipe, struct gyre_trouble *trouble);
 /* The driver's carries(), of a pipe with one stream. */
 bool gyre_end_carries(struct gyre_pipe *pipe, const void *memory, uint64_t length, bool send);
 
+/* Whether a message of that name has come or waits at the peer, as gyre_stream_announced() tells it
+ * of the stream that carries the name. */
+int gyre_end_announced(const struct gyre_pipe *pipe, struct gyre_match *match);
+
 /* Has every stream say goodbye. */
 void gyre_end_bye(struct gyre_pipe *pipe);
 

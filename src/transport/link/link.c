@@ -20,7 +20,7 @@
 #include "transport/link/links.h"
 
 #include "base/rng.h"
-#include "transport/link/driver.h"
+#include "transport/link/end.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -174,6 +174,13 @@ bool gyre_link_carries(struct gyre_links *links, uint32_t peer, const void *memo
     if (find_link(links, peer, &link) || !driver_of(links, link)->carries)
         return false;
     return driver_of(links, link)->carries(link->pipe, memory, length, send);
+}
+
+int gyre_link_announced(struct gyre_links *links, uint32_t peer, struct gyre_match *match)
+{
+    struct link *link;
+    int status = find_link(links, peer, &link);
+    return status ? status : gyre_end_announced(link->pipe, match);
 }
 
 int gyre_link_state(struct gyre_links *links, uint32_t peer, struct gyre_trouble *trouble)

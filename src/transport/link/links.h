@@ -44,6 +44,11 @@ bool gyre_link_send_now(struct gyre_links *links, uint32_t peer, const struct gy
                         const void *data, uint64_t length);
 int gyre_link_recv_now(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
                        void *data, uint64_t length);
+
+/* Whether a message of that name, which nobody receives yet, has come or waits at the peer: then 1,
+ * and match->fingerprint becomes the message's. 0: none is known. Negative: none will come. */
+int gyre_link_announced(struct gyre_links *links, uint32_t peer, struct gyre_match *match);
+
 int gyre_link_state(struct gyre_links *links, uint32_t peer, struct gyre_trouble *trouble);
 
 /* Whether a send, or a receive, of this memory, which the CPU cannot touch, may be posted. */

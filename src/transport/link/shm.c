@@ -406,14 +406,15 @@ static bool has_work(const struct shm_pipe *pipe)
             atomic_load_explicit(&pipe->theirs->read, memory_order_acquire) != pipe->consumed);
 }
 
-/* Prepares to sleep. Peers ring the process's doorbell, so only one last look remains. */
+/* Prepares to sleep. Peers ring the process's doorbell, so only one last look remains, and what
+ * waits for a grant asks for it. */
 static int shm_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
 {
     const struct shm_wire *wire = (const struct shm_wire *)handle;
     bool work = wire->full || wire->departed;
     alarm->fd = -1;
     for (uint32_t i = 0; i < wire->pipes; i++)
-        work |= has_work(wire->pipe[i]);
+        work |= has_work(wire->pipe[i]) || gyre_stream_ask(wire->pipe[i]->stream);
     return work ? GYRE_AGAIN : 0;
 }
 

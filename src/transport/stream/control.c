@@ -177,6 +177,19 @@ static int heard_bye(struct gyre_stream *stream)
     return 0;
 }
 
+int gyre_stream_announced(const struct gyre_stream *stream, struct gyre_match *match)
+{
+    if (stream->status)
+        return stream->status;
+    const struct gyre_slot *slot = gyre_table_find(&stream->stored, match);
+    if (!slot)
+        slot = gyre_table_find(&stream->asks, match);
+    if (!slot)
+        return stream->in.bye_heard ? GYRE_PEER_LOST : 0;
+    match->fingerprint = slot->match.fingerprint;
+    return 1;
+}
+
 int gyre_stream_hear(struct gyre_stream *stream)
 {
     const struct gyre_match *match = &stream->in.frame.match;

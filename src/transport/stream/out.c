@@ -15,8 +15,9 @@
  * An eager message beyond the credit does not wait for credit alone: the peer's store may be full
  * of messages that the peer takes only after this one. So the message asks, and comes as a granted
  * message once its receive is posted. Hence a message whose receive is posted moves, however full
- * the store is. A long message asks too, but late: the grant is normally on its way, and the
- * question only serves to find a receive of another length.
+ * the store is. A long message asks too, but late, or before its rank sleeps: the grant is normally
+ * on its way, and the question only serves to find a receive of another length, or one that takes
+ * messages of any rank.
  *
  * Tested by tests/unit/transport/stream/stream_test.c. */
 #include "transport/stream/inside.h"
@@ -225,6 +226,16 @@ static void offer_asks(struct gyre_stream *stream)
     while (out->patient.head && asks++ < GYRE_STREAM_ASKS) {
         ask_for_grant(stream, (struct gyre_send *)out->patient.head);
     }
+}
+
+bool gyre_stream_ask(struct gyre_stream *stream)
+{
+    struct gyre_outgoing *out = &stream->out;
+    if (stream->status || out->offers || !out->patient.head ||
+        out->patience >= GYRE_STREAM_PATIENCE - 1)
+        return false;
+    out->patience = GYRE_STREAM_PATIENCE - 1;
+    return true;
 }
 
 static void offer_bye(struct gyre_stream *stream)

@@ -195,6 +195,15 @@ struct gyre_stream_arrival {
 bool gyre_stream_arrival_of(struct gyre_stream *stream, uint32_t number,
                             struct gyre_stream_arrival *arrival);
 
+/* Whether a message of that name has come, or waits at the peer for its receive: then 1, and
+ * match->fingerprint becomes the message's. 0: none has said so; GYRE_PEER_LOST: none will, for the
+ * peer has said goodbye; the stream's failure. */
+int gyre_stream_announced(const struct gyre_stream *stream, struct gyre_match *match);
+
+/* Has long sends that wait for a grant ask for it at the next gather. True: some will. Called before
+ * a sleep, in which no gather counts their patience. */
+bool gyre_stream_ask(struct gyre_stream *stream);
+
 /* waits(): a post has not completed. lacks_credit(): the next short message has no credit. Reading
  * may help both. */
 bool gyre_stream_waits(const struct gyre_stream *stream);

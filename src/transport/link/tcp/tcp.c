@@ -648,9 +648,19 @@ static int tcp_poll(struct gyre_wire *handle, uint64_t now, struct gyre_completi
     return got;
 }
 
+/* Has long messages that wait for a grant ask for it. */
+static void ask_for_grants(struct gyre_tcp_wire *wire)
+{
+    struct gyre_tcp_socket *socket;
+    LIST_FOREACH(socket, &wire->use, in_use)
+    if (gyre_stream_ask(socket->stream))
+        gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE);
+}
+
 static int tcp_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
 {
     struct gyre_tcp_wire *wire = (struct gyre_tcp_wire *)handle;
+    ask_for_grants(wire);
     int status = wire->poller->arm(wire, &alarm->fd);
     if (status)
         return status;

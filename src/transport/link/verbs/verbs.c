@@ -329,16 +329,15 @@ static int arm_cards(struct gyre_verbs_wire *wire)
     return status;
 }
 
-/* A copy waits for room in the copy queue. */
+/* Whether a copy waits for room in the copy queue, or a long message has to ask for its grant. */
 static bool is_pending(const struct gyre_verbs_wire *wire)
 {
     const struct gyre_verbs_pipe *pipe;
     bool pending = false;
-    if (!wire->copy_queue)
-        return false;
     TAILQ_FOREACH(pipe, &wire->busy, in_busy)
     {
-        pending |= gyre_stream_pending(pipe->end.stream[0]);
+        pending |= gyre_stream_ask(pipe->end.stream[0]) ||
+                   (wire->copy_queue && gyre_stream_pending(pipe->end.stream[0]));
     }
     return pending;
 }
