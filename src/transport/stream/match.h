@@ -17,15 +17,43 @@ struct gyre_match {
 };
 
 /* Marks of `comm`, above the communicator's id, on messages from rank to rank. */
-#define GYRE_MATCH_PAIR  0x8000u /* `fingerprint` is gyre_match_terms() */
-#define GYRE_MATCH_DOWN  0x4000u /* from the higher to the lower rank */
-#define GYRE_MATCH_BLOCK 0x2000u /* a block of operation `sequence`; else the pair's own count */
+#define GYRE_MATCH_PAIR 0x8000u /* `fingerprint` is gyre_match_terms() */
+#define GYRE_MATCH_DOWN 0x4000u /* from the higher to the lower rank */
+/* A block of operation `sequence`; others have gyre_match_sequence(). */
+#define GYRE_MATCH_BLOCK 0x2000u
 #define GYRE_MATCH_ID    0x0fffu
+
+/* The `sequence` of a message from rank to rank: its tag, and its number among the messages of that
+ * tag between the two ranks in that direction. Both ends count alike, modulo 2^32. */
+static inline uint64_t gyre_match_sequence(uint32_t tag, uint32_t number)
+{
+    return (uint64_t)tag << 32 | number;
+}
+
+static inline uint32_t gyre_match_tag(uint64_t sequence)
+{
+    return (uint32_t)(sequence >> 32);
+}
+
+static inline uint32_t gyre_match_number(uint64_t sequence)
+{
+    return (uint32_t)sequence;
+}
 
 /* The fingerprint of a message from rank to rank: its type and count. */
 static inline uint64_t gyre_match_terms(uint32_t type, uint64_t count)
 {
     return UINT64_C(1) << 63 | (uint64_t)(type & 127) << 56 | (count & ((UINT64_C(1) << 56) - 1));
+}
+
+static inline uint32_t gyre_match_terms_type(uint64_t terms)
+{
+    return terms >> 56 & 127;
+}
+
+static inline uint64_t gyre_match_terms_count(uint64_t terms)
+{
+    return terms & ((UINT64_C(1) << 56) - 1);
 }
 
 /* The end of an accepted post. Each post has exactly one. */

@@ -40,9 +40,31 @@ static void tell_reduction(char *out, size_t size, uint32_t op)
         snprintf(out, size, " %s", gyre_op_name(op));
 }
 
+static bool is_message(uint64_t signature)
+{
+    uint32_t verb = signature & 255;
+    return verb == GYRE_SIGNATURE_SEND || verb == GYRE_SIGNATURE_RECV;
+}
+
+/* Writes a message: "recv f32 from any rank with tag 5, 10 elements". */
+static void tell_message(char *out, size_t size, uint64_t signature, uint64_t count)
+{
+    bool sends = (signature & 255) == GYRE_SIGNATURE_SEND;
+    uint32_t tag = signature >> 16 & GYRE_SIGNATURE_TAG_MOST, peer = (uint32_t)(signature >> 32);
+    char other[32] = "any rank", with[40] = "";
+    if (peer != GYRE_SIGNATURE_ANYONE)
+        snprintf(other, sizeof other, "rank %u", peer);
+    if (tag)
+        snprintf(with, sizeof with, " with tag %u%s", tag,
+                 tag == GYRE_SIGNATURE_TAG_MOST ? " or more" : "");
+    snprintf(out, size, "%s %s %s %s%s, %s%llu elements", sends ? "send" : "recv",
+             gyre_type_name(signature >> 8 & 255), sends ? "to" : "from", other, with,
+             peer == GYRE_SIGNATURE_ANYONE ? "at most " : "", (unsigned long long)count);
+}
+
 static uint32_t calls_in(uint64_t signature)
 {
-    return signature >> 24 & 255;
+    return is_message(signature) ? 0 : signature >> 24 & 255;
 }
 
 /* Writes an operation. In a group, operations that only move data travel as bytes, whatever the
@@ -53,10 +75,8 @@ void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t co
     uint32_t calls = calls_in(signature);
     bool reduces = verb == GYRE_SIGNATURE_ALL_REDUCE || verb == GYRE_SIGNATURE_REDUCE ||
                    verb == GYRE_SIGNATURE_REDUCE_SCATTER;
-    bool to_root = verb == GYRE_SIGNATURE_REDUCE || verb == GYRE_SIGNATURE_GATHER ||
-                   verb == GYRE_SIGNATURE_SEND;
-    bool from_root = verb == GYRE_SIGNATURE_BROADCAST || verb == GYRE_SIGNATURE_SCATTER ||
-                     verb == GYRE_SIGNATURE_RECV;
+    bool to_root = verb == GYRE_SIGNATURE_REDUCE || verb == GYRE_SIGNATURE_GATHER;
+    bool from_root = verb == GYRE_SIGNATURE_BROADCAST || verb == GYRE_SIGNATURE_SCATTER;
     char root[32] = "", reduction[32] = "", group[32] = "";
     if (reduces)
         tell_reduction(reduction, sizeof reduction, op);
@@ -65,7 +85,9 @@ void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t co
                  (unsigned)(signature >> 32));
     if (calls)
         snprintf(group, sizeof group, "group of %s%u ", calls == 255 ? "at least " : "", calls);
-    if (verb == GYRE_SIGNATURE_BARRIER)
+    if (is_message(signature))
+        tell_message(out, size, signature, count);
+    else if (verb == GYRE_SIGNATURE_BARRIER)
         snprintf(out, size, "%sbarrier", group);
     else if (verb == GYRE_SIGNATURE_ALL_TO_ALL_V)
         snprintf(out, size, "%s %s", gyre_verb_name(verb), gyre_type_name(type));
@@ -87,22 +109,18 @@ const char *gyre_signature_untold(uint64_t signature)
                : "how it is cut and what algorithm runs it";
 }
 
-static uint64_t count_in(uint64_t terms)
-{
-    return terms & ((UINT64_C(1) << 56) - 1);
-}
-
 static void tell_terms(char *out, size_t size, uint32_t rank, bool sends, uint64_t terms)
 {
     snprintf(out, size, "rank %u %s %llu elements of %s", rank, sends ? "sends" : "expects",
-             (unsigned long long)count_in(terms), gyre_type_name(terms >> 56 & 127));
+             (unsigned long long)gyre_match_terms_count(terms),
+             gyre_type_name(gyre_match_terms_type(terms)));
 }
 
 void gyre_signature_disagreement(char *out, size_t size, uint32_t rank, uint32_t peer,
                                  const struct gyre_match *mine, uint64_t theirs)
 {
     bool sends = (rank > peer) == ((mine->comm & GYRE_MATCH_DOWN) != 0);
-    char here[96], there[96];
+    char here[96], there[96], with[32] = "";
     if (!(mine->comm & GYRE_MATCH_PAIR) && theirs == mine->fingerprint) {
         snprintf(out, size,
                  "rank %u and rank %u called the same operation %llu of communicator %u, but a "
@@ -121,7 +139,13 @@ void gyre_signature_disagreement(char *out, size_t size, uint32_t rank, uint32_t
     }
     tell_terms(here, sizeof here, rank, sends, mine->fingerprint);
     tell_terms(there, sizeof there, peer, !sends, theirs);
-    snprintf(out, size, "%s %llu of communicator %u: %s, but %s",
-             mine->comm & GYRE_MATCH_BLOCK ? "all_to_all_v as operation" : "message",
-             (unsigned long long)mine->sequence, mine->comm & GYRE_MATCH_ID, here, there);
+    if (mine->comm & GYRE_MATCH_BLOCK) {
+        snprintf(out, size, "all_to_all_v as operation %llu of communicator %u: %s, but %s",
+                 (unsigned long long)mine->sequence, mine->comm & GYRE_MATCH_ID, here, there);
+        return;
+    }
+    if (gyre_match_tag(mine->sequence))
+        snprintf(with, sizeof with, " with tag %u", gyre_match_tag(mine->sequence));
+    snprintf(out, size, "message %u%s of communicator %u: %s, but %s",
+             gyre_match_number(mine->sequence), with, mine->comm & GYRE_MATCH_ID, here, there);
 }

@@ -13,7 +13,7 @@ enum gyre_signature_verb {
     GYRE_VERB_ROWS(GYRE_SIGNATURE_NUMBER) GYRE_SIGNATURE_VERBS,
     GYRE_SIGNATURE_ALL_GATHER_V = 250, /* count: the longest block's */
     GYRE_SIGNATURE_ALL_TO_ALL_V = 251, /* its count differs from rank to rank */
-    GYRE_SIGNATURE_RECV = 252,         /* root: the other rank, of the world */
+    GYRE_SIGNATURE_RECV = 252,         /* gyre_signature_message(); the rank is the world's */
     GYRE_SIGNATURE_SEND = 253,
     GYRE_SIGNATURE_BARRIER = 255
 };
@@ -28,6 +28,17 @@ static inline uint64_t gyre_signature_pack(enum gyre_signature_verb verb, enum g
                                            uint32_t op, uint32_t root)
 {
     return (uint64_t)root << 32 | (uint64_t)(op & 255) << 16 | ((uint64_t)type & 255) << 8 |
+           ((uint64_t)verb & 255);
+}
+
+/* Packs the signature of a message: verb 8 bits, type 8, tag 16, the other rank 32. */
+#define GYRE_SIGNATURE_ANYONE   UINT32_MAX /* in place of the other rank: a receive from any */
+#define GYRE_SIGNATURE_TAG_MOST 0xffffu    /* stands for longer ones, too */
+static inline uint64_t gyre_signature_message(enum gyre_signature_verb verb, enum gyre_type type,
+                                              uint32_t tag, uint32_t peer)
+{
+    uint32_t told = tag < GYRE_SIGNATURE_TAG_MOST ? tag : GYRE_SIGNATURE_TAG_MOST;
+    return (uint64_t)peer << 32 | (uint64_t)told << 16 | ((uint64_t)type & 255) << 8 |
            ((uint64_t)verb & 255);
 }
 

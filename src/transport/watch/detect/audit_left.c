@@ -73,6 +73,8 @@ static uint32_t absent_from(const struct gyre_call_audit *audit, uint32_t rank)
 {
     const struct gyre_watch_state *state = &audit->entry[rank].state;
 
+    if (gyre_audit_in_message(state) && state->signature >> 32 == GYRE_SIGNATURE_ANYONE)
+        return (rank + 1) % audit->n; /* all are absent: they wait, too */
     if (gyre_audit_in_message(state))
         return state->signature >> 32 < audit->n ? (uint32_t)(state->signature >> 32)
                                                  : GYRE_AUDIT_NOBODY;

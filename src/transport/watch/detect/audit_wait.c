@@ -15,6 +15,8 @@
 
 #define LIST_ROOM 300 /* bytes for a list of ranks in a message */
 
+_Static_assert(GYRE_AUDIT_NOBODY == GYRE_SIGNATURE_ANYONE, "who waits for any, waits for nobody");
+
 /* Whether a rank belongs to the communicator. All ranks belong to the world. */
 static bool belongs(const struct gyre_watch_state *state, uint32_t comm)
 {
@@ -119,12 +121,16 @@ static void tell_message_wait(const struct gyre_call_audit *audit, uint32_t rank
     bool over = finding->outcome == GYRE_AUDIT_TIMED_OUT;
     char signature[128];
 
+    char missing[48] = "no rank has sent that";
+
     gyre_signature_text(signature, sizeof signature, state->signature, state->count);
     finding->rank = (uint32_t)(state->signature >> 32);
+    if (finding->rank != GYRE_SIGNATURE_ANYONE)
+        snprintf(missing, sizeof missing, "rank %u has not joined", finding->rank);
     snprintf(finding->text, sizeof finding->text,
-             "rank %u has waited %" PRIu64 ".%" PRIu64 " s in %s%s; rank %u has not joined", rank,
-             waited / GYRE_SECOND, waited % GYRE_SECOND / (100 * GYRE_MS), signature,
-             over ? ", longer than its limit (GYRE_TIMEOUT)" : "", finding->rank);
+             "rank %u has waited %" PRIu64 ".%" PRIu64 " s in %s%s; %s", rank, waited / GYRE_SECOND,
+             waited % GYRE_SECOND / (100 * GYRE_MS), signature,
+             over ? ", longer than its limit (GYRE_TIMEOUT)" : "", missing);
 }
 
 /* Writes the missing ranks, and returns their number. */
