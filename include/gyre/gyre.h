@@ -643,6 +643,52 @@ GYRE_API int gyre_send_start(struct gyre_comm *comm, const void *data, uint64_t 
 GYRE_API int gyre_recv_start(struct gyre_comm *comm, void *data, uint64_t count,
                              enum gyre_type type, int peer, struct gyre_work **work);
 
+/* -- messages with tags, and from any rank ----------------------------------------------------- */
+
+/* Messages of a tag, 0 … 2,147,483,647, are a row of their own: the n-th send of a tag to a rank
+ * meets that rank's n-th receive of that tag from here, whatever is sent and received under other
+ * tags. gyre_send() and gyre_recv() are tag 0. Each tag that was used with a rank costs 16 bytes
+ * until the communicator ends.
+ *
+ * Of messages to one rank that it does not receive yet, short ones (up to 16 KiB, or 64 KiB over
+ * TCP) leave until four of the longest, or more of shorter ones, lie there; of the others 96 wait
+ * at its door. Those behind them leave when one of these was received, whatever their tag. So a
+ * program that keeps hundreds of long messages under way must not wait for the last of them first.
+ *   Otherwise: as gyre_send(), gyre_recv(). */
+GYRE_API int gyre_send_tag(struct gyre_comm *comm, const void *data, uint64_t count,
+                           enum gyre_type type, int peer, int tag);
+GYRE_API int gyre_recv_tag(struct gyre_comm *comm, void *data, uint64_t count, enum gyre_type type,
+                           int peer, int tag);
+GYRE_API int gyre_send_tag_start(struct gyre_comm *comm, const void *data, uint64_t count,
+                                 enum gyre_type type, int peer, int tag, struct gyre_work **work);
+GYRE_API int gyre_recv_tag_start(struct gyre_comm *comm, void *data, uint64_t count,
+                                 enum gyre_type type, int peer, int tag, struct gyre_work **work);
+
+#define GYRE_ANY_SOURCE (-1)
+
+/* What gyre_recv_any() has received. */
+struct gyre_received {
+    int source; /* the rank that sent it */
+    int tag;
+    uint64_t count; /* of elements */
+};
+
+/* Receives the first message of a tag that comes from `source`, or from any rank, this one
+ * included: GYRE_ANY_SOURCE. It may be shorter than `count`, the elements for which `data` has
+ * room; *received, which may be NULL, says what has come. Receives get messages in the order of
+ * their calls: one that is called later, from a certain rank or any, never has a message of that
+ * tag that an earlier one could have had. Where several ranks have sent, each has its turn.
+ *   Ownership: `received` is borrowed like `data`, and written when the call returns, or the work is
+ *              waited for.
+ *   Errors:    GYRE_MISMATCH, on all ranks, if the message is longer or of another type, and if all
+ *              ranks that could send have left by gyre_finalize().
+ *   Otherwise: as gyre_recv(). */
+GYRE_API int gyre_recv_any(struct gyre_comm *comm, void *data, uint64_t count, enum gyre_type type,
+                           int source, int tag, struct gyre_received *received);
+GYRE_API int gyre_recv_any_start(struct gyre_comm *comm, void *data, uint64_t count,
+                                 enum gyre_type type, int source, int tag,
+                                 struct gyre_received *received, struct gyre_work **work);
+
 /* -- groups of calls --------------------------------------------------------------------------- */
 
 /* Calls between these two are started together by the last gyre_group_end(); until then they return

@@ -52,6 +52,7 @@ int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
         gyre_world_free(comm, NULL);
     if (status)
         return gyre_trouble_set(trouble, status, "gyre_init: %s", gyre_status_name(status));
+    gyre_activity_note_thread(gyre_domain_activity(comm->domain));
     *out = comm;
     return 0;
 }

@@ -47,10 +47,34 @@ static int begin_message(struct gyre_comm *comm, const struct gyre_message_terms
 
 /* -- the calls --------------------------------------------------------------------------------- */
 
-static struct gyre_message_terms terms_of(bool send, const void *data, uint64_t count,
-                                          enum gyre_type type, int peer)
+static struct gyre_message_terms send_terms(const void *data, uint64_t count, enum gyre_type type,
+                                            int peer, int tag)
 {
-    return (struct gyre_message_terms){(uint32_t)peer, send, (void *)(uintptr_t)data, count, type};
+    return (struct gyre_message_terms){.peer = (uint32_t)peer,
+                                       .send = true,
+                                       .data = (void *)(uintptr_t)data,
+                                       .count = count,
+                                       .type = type,
+                                       .tag = (uint32_t)tag};
+}
+
+static struct gyre_message_terms recv_terms(void *data, uint64_t count, enum gyre_type type,
+                                            int peer, int tag)
+{
+    return (struct gyre_message_terms){
+        .peer = (uint32_t)peer, .data = data, .count = count, .type = type, .tag = (uint32_t)tag};
+}
+
+/* A receive of whatever comes. A rank alone can only hear from itself. */
+static struct gyre_message_terms any_terms(const struct gyre_comm *comm,
+                                           struct gyre_message_terms terms,
+                                           struct gyre_received *received)
+{
+    terms.any = true;
+    terms.received = received;
+    if (terms.peer == GYRE_MESSAGE_ANYONE && comm && comm->n == 1)
+        terms.peer = 0;
+    return terms;
 }
 
 static int call_message(struct gyre_comm *comm, const char *call,
@@ -86,26 +110,71 @@ static int start_message(struct gyre_comm *comm, const char *call,
 int gyre_send(struct gyre_comm *comm, const void *data, uint64_t count, enum gyre_type type,
               int peer)
 {
-    struct gyre_message_terms terms = terms_of(true, data, count, type, peer);
+    struct gyre_message_terms terms = send_terms(data, count, type, peer, 0);
     return call_message(comm, "gyre_send", &terms, peer);
 }
 
 int gyre_recv(struct gyre_comm *comm, void *data, uint64_t count, enum gyre_type type, int peer)
 {
-    struct gyre_message_terms terms = terms_of(false, data, count, type, peer);
+    struct gyre_message_terms terms = recv_terms(data, count, type, peer, 0);
     return call_message(comm, "gyre_recv", &terms, peer);
 }
 
 int gyre_send_start(struct gyre_comm *comm, const void *data, uint64_t count, enum gyre_type type,
                     int peer, struct gyre_work **work)
 {
-    struct gyre_message_terms terms = terms_of(true, data, count, type, peer);
+    struct gyre_message_terms terms = send_terms(data, count, type, peer, 0);
     return start_message(comm, "gyre_send_start", &terms, peer, work);
 }
 
 int gyre_recv_start(struct gyre_comm *comm, void *data, uint64_t count, enum gyre_type type,
                     int peer, struct gyre_work **work)
 {
-    struct gyre_message_terms terms = terms_of(false, data, count, type, peer);
+    struct gyre_message_terms terms = recv_terms(data, count, type, peer, 0);
     return start_message(comm, "gyre_recv_start", &terms, peer, work);
+}
+
+int gyre_send_tag(struct gyre_comm *comm, const void *data, uint64_t count, enum gyre_type type,
+                  int peer, int tag)
+{
+    struct gyre_message_terms terms = send_terms(data, count, type, peer, tag);
+    return call_message(comm, "gyre_send_tag", &terms, peer);
+}
+
+int gyre_recv_tag(struct gyre_comm *comm, void *data, uint64_t count, enum gyre_type type, int peer,
+                  int tag)
+{
+    struct gyre_message_terms terms = recv_terms(data, count, type, peer, tag);
+    return call_message(comm, "gyre_recv_tag", &terms, peer);
+}
+
+int gyre_send_tag_start(struct gyre_comm *comm, const void *data, uint64_t count,
+                        enum gyre_type type, int peer, int tag, struct gyre_work **work)
+{
+    struct gyre_message_terms terms = send_terms(data, count, type, peer, tag);
+    return start_message(comm, "gyre_send_tag_start", &terms, peer, work);
+}
+
+int gyre_recv_tag_start(struct gyre_comm *comm, void *data, uint64_t count, enum gyre_type type,
+                        int peer, int tag, struct gyre_work **work)
+{
+    struct gyre_message_terms terms = recv_terms(data, count, type, peer, tag);
+    return start_message(comm, "gyre_recv_tag_start", &terms, peer, work);
+}
+
+int gyre_recv_any(struct gyre_comm *comm, void *data, uint64_t count, enum gyre_type type,
+                  int source, int tag, struct gyre_received *received)
+{
+    struct gyre_message_terms terms =
+        any_terms(comm, recv_terms(data, count, type, source, tag), received);
+    return call_message(comm, "gyre_recv_any", &terms, source);
+}
+
+int gyre_recv_any_start(struct gyre_comm *comm, void *data, uint64_t count, enum gyre_type type,
+                        int source, int tag, struct gyre_received *received,
+                        struct gyre_work **work)
+{
+    struct gyre_message_terms terms =
+        any_terms(comm, recv_terms(data, count, type, source, tag), received);
+    return start_message(comm, "gyre_recv_any_start", &terms, source, work);
 }

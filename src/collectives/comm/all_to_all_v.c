@@ -130,8 +130,11 @@ static struct gyre_message_terms block_terms(const struct gyre_all_to_all_v_call
     uint8_t *data = side->data;
     if (side->count[peer])
         data += block_offset(side, peer) * gyre_type_size(v_call->type);
-    return (struct gyre_message_terms){peer, side == &v_call->out, data, side->count[peer],
-                                       v_call->type};
+    return (struct gyre_message_terms){.peer = peer,
+                                       .send = side == &v_call->out,
+                                       .data = data,
+                                       .count = side->count[peer],
+                                       .type = v_call->type};
 }
 
 /* Copies the own block. Owner. */

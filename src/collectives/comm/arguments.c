@@ -165,8 +165,13 @@ int gyre_message_check(const struct gyre_comm *comm, const char *call,
                        const struct gyre_message_terms *terms, int peer)
 {
     uint64_t element = gyre_type_size(terms->type), bytes;
-    if (peer < 0 || peer >= (int)comm->n)
-        return gyre_refuse("%s: peer %d is not a rank of 0 … %u", call, peer, comm->n - 1);
+    bool anyone = peer == GYRE_ANY_SOURCE && terms->any;
+    if (!anyone && (peer < 0 || peer >= (int)comm->n))
+        return gyre_refuse(
+            "%s: peer %d is not a rank of 0 … %u%s", call, peer, comm->n - 1,
+            peer == GYRE_ANY_SOURCE && !terms->send ? "; gyre_recv_any() receives from any" : "");
+    if (terms->tag > INT32_MAX)
+        return gyre_refuse("%s: tag %d is not one of 0 … %d", call, (int)terms->tag, INT32_MAX);
     if (!element)
         return gyre_refuse("%s: type %d is unknown", call, (int)terms->type);
     if (!gyre_mul_u64(terms->count, element, &bytes) || bytes > INT64_MAX)

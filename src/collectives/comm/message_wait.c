@@ -28,9 +28,10 @@ static int end_own(struct gyre_comm *comm, struct gyre_message *message)
 {
     if (message->send)
         return gyre_p2p_detach_own(comm->p2p, message);
+    uint32_t tag = message->tag;
     gyre_p2p_withdraw_own(comm->p2p, message);
-    return gyre_refuse("gyre_recv: rank %u has sent nothing to itself that it could receive",
-                       comm->rank);
+    return gyre_refuse("gyre_recv: rank %u has sent nothing to itself that it could receive%s",
+                       comm->rank, tag ? " with that tag" : "");
 }
 
 int gyre_message_end(struct gyre_comm *comm, struct gyre_message *message)

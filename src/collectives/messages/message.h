@@ -4,6 +4,8 @@
 
 #include "transport/stream/match.h"
 
+#include <gyre/gyre.h>
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,6 +17,8 @@ struct gyre_links;
 struct gyre_operation;
 struct gyre_staged_message;
 
+#define GYRE_MESSAGE_ANYONE UINT32_MAX /* in place of a peer */
+
 /* One message at one end. Lives in the communicator's pool until it is released. */
 struct gyre_message {
     struct gyre_message *next; /* in its queue, or of the free messages */
@@ -22,11 +26,17 @@ struct gyre_message {
     void *data;
     void *copy;                                 /* the data of a blocking send to the own rank */
     struct gyre_staged_message *staged_message; /* NULL: the link takes the message as it is */
-    uint64_t bytes;
+    uint64_t count, bytes;                      /* of an open receive: that fit */
     struct gyre_match match;
-    uint32_t peer, index;
+    uint32_t peer, index; /* peer: GYRE_MESSAGE_ANYONE until an open receive knows */
+    uint32_t tag;
+    enum gyre_type type;
     bool send;
-    _Atomic int status; /* GYRE_AGAIN while under way */
+    bool any;                       /* a receive that takes any length, and perhaps any rank's */
+    bool open;                      /* a receive without a name yet: among the open ones */
+    bool bound;                     /* its message was known before it was posted */
+    struct gyre_received *received; /* the caller's, written at the end; NULL: none */
+    _Atomic int status;             /* GYRE_AGAIN while under way */
 };
 
 /* The way of a communicator's messages. Borrowed while messages live. */

@@ -1,8 +1,9 @@
 /* Messages from rank to rank: send, receive, and the blocks of an all_to_all_v.
  *
- * A message is named by its communicator, its direction and its number among the messages of the
- * two ranks. So any number may be pending, and ranks need not agree on an order between pairs. A
- * message carries its type and count, and both ends must mean the same. All calls: owner. */
+ * A message is named by its communicator, its direction, its tag, and its number among the messages
+ * of that tag of the two ranks. So any number may be pending, and ranks need not agree on an order
+ * between pairs or tags. A message carries its type and count, and both ends must mean the same. All
+ * calls: owner. */
 #ifndef GYRE_COLLECTIVES_MESSAGES_POINT_TO_POINT_H
 #define GYRE_COLLECTIVES_MESSAGES_POINT_TO_POINT_H
 
@@ -15,11 +16,14 @@
 struct gyre_point_to_point;
 
 struct gyre_message_terms {
-    uint32_t peer; /* its rank in the communicator */
+    uint32_t peer; /* its rank in the communicator; with `any`, GYRE_MESSAGE_ANYONE, too */
     bool send;
     void *data; /* a send only reads it */
     uint64_t count;
     enum gyre_type type;
+    uint32_t tag;
+    bool any; /* a receive of the first such message that comes, of at most `count` elements */
+    struct gyre_received *received; /* NULL: nothing to tell */
 };
 
 /* The ranks of step d, 1 … n-1, of an all_to_all_v: the one that gets this rank's block, and the
@@ -56,7 +60,7 @@ int gyre_p2p_look(struct gyre_point_to_point *p2p, uint32_t looks);
 int gyre_p2p_add_block(struct gyre_point_to_point *p2p, struct gyre_operation *op,
                        const struct gyre_message_terms *terms);
 
-/* Frees a message that has ended. */
+/* Tells the caller what has come, where that was asked, and frees a message that has ended. */
 void gyre_p2p_release(struct gyre_point_to_point *p2p, struct gyre_message *message);
 
 /* Ends a send to the own rank that has not been received yet: the message goes on from a copy. */
