@@ -31,10 +31,16 @@
  *     Threads:   "any thread" or "one thread", see below
  *     Otherwise: the call whose promises hold for the rest
  *
- * Threads. "any thread": may be called by several threads at once. "one thread": calls on one
- * communicator must not overlap each other (different communicators are independent). Operations
- * are matched between ranks by the order of their start, so that order must be the same on every
- * rank.
+ * Threads. "any thread": may be called by several threads at once, on one communicator as on
+ * several; calls on one begin in the order of their arrival. Operations are matched between ranks
+ * by the order of their start, so that order must be the same on every rank: threads that call them
+ * on one communicator have to agree on it, as by a lock around each start. Messages need no such
+ * order where each thread has a peer or a tag of its own. "one thread": no other call on that
+ * communicator may overlap. The call that ends a communicator is its last.
+ *
+ * All ranks that wait, each for another, are told so: GYRE_MISMATCH. But where several threads of a
+ * rank call, one may compute what another rank waits for. There a wait in vain ends with the limit
+ * of an operation, and is warned of after 10 s.
  *
  * Fork. A child made by fork() holds no communicator: every call on one returns GYRE_FORKED there.
  */
@@ -238,7 +244,7 @@ GYRE_API int gyre_init_in_process(struct gyre_comm **comms, int count, const int
  *   Ownership: the caller ends *part by gyre_finalize(), in which all its ranks take part; or
  *              gyre_finalize() of the communicator from gyre_init() ends whatever is left.
  *   Errors:    GYRE_INVALID, -ENOMEM (no rank has got one), and as gyre_all_reduce().
- *   Threads:   one thread, and not while another splits a communicator. */
+ *   Threads:   one thread, and not while another splits or ends a communicator of the job. */
 GYRE_API int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_comm **part);
 
 /* Waits for all started work of this rank and for its peers to need nothing more from it, says
@@ -394,7 +400,9 @@ GYRE_API int gyre_unregister(struct gyre_comm *comm, void *memory);
  *     gyre_gather               ×        ×     ×      ×
  *     gyre_scatter              ×        ×     ×      ×
  *     gyre_barrier              ×        ×     –      ×
- *     gyre_send, gyre_recv      ×        ×     –      – */
+ *     gyre_send, gyre_recv      ×        ×     –      –
+ *     gyre_send_tag, _recv_tag  ×        ×     –      –
+ *     gyre_recv_any             ×        ×     –      – */
 
 /* output[i] = op over all ranks' input[i], bitwise the same on every rank. count may be 0 and may
  * exceed 2^32; any alignment.
@@ -404,7 +412,7 @@ GYRE_API int gyre_unregister(struct gyre_comm *comm, void *memory);
  *              work is waited for.
  *   Errors:    GYRE_INVALID (nothing was started, the communicator is unharmed), GYRE_MISMATCH,
  *              GYRE_PEER_LOST, GYRE_TIMED_OUT, GYRE_ABORTED, GYRE_CORRUPT.
- *   Threads:   one thread. */
+ *   Threads:   any thread. */
 GYRE_API int gyre_all_reduce(struct gyre_comm *comm, const void *input, void *output,
                              uint64_t count, enum gyre_type type, enum gyre_op op);
 
@@ -479,7 +487,7 @@ GYRE_API int gyre_scatter(struct gyre_comm *comm, const void *input, void *outpu
 
 /* Returns when every rank has called it.
  *   Errors:    as gyre_all_reduce().
- *   Threads:   one thread. */
+ *   Threads:   any thread. */
 GYRE_API int gyre_barrier(struct gyre_comm *comm);
 
 /* Writes the time that the cost model expects of an all-reduce (sum) of this size. The model takes
@@ -501,7 +509,7 @@ GYRE_API int gyre_all_reduce_cost(const struct gyre_comm *comm, uint64_t count, 
  *              finished by gyre_work_test()), which frees it; buffers stay borrowed until then. On
  *              failure *work is NULL. A communicator has at most 1,048,576 handles at a time, those
  *              of messages among them.
- *   Threads:   one thread. */
+ *   Threads:   any thread. */
 GYRE_API int gyre_all_reduce_start(struct gyre_comm *comm, const void *input, void *output,
                                    uint64_t count, enum gyre_type type, enum gyre_op op,
                                    struct gyre_work **work);
@@ -551,7 +559,7 @@ GYRE_API int gyre_barrier_start(struct gyre_comm *comm, struct gyre_work **work)
  *              cannot wait for the host). What fails later
  *              releases the stream, whose output is then worthless, and is the communicator's
  *              failure: later calls return it, gyre_error() tells it.
- *   Threads:   one thread. */
+ *   Threads:   any thread. */
 GYRE_API int gyre_all_reduce_on(struct gyre_comm *comm, const void *input, void *output,
                                 uint64_t count, enum gyre_type type, enum gyre_op op, void *stream);
 GYRE_API int gyre_broadcast_on(struct gyre_comm *comm, const void *input, void *output,
@@ -578,7 +586,7 @@ GYRE_API int gyre_scatter_on(struct gyre_comm *comm, const void *input, void *ou
  * communicator, at most 64 at a time. Ranks make theirs in the same order: an operation for which
  * they differ in kind or in place among the handles is GYRE_MISMATCH.
  *   Errors:    GYRE_INVALID.
- *   Threads:   one thread. */
+ *   Threads:   any thread. */
 GYRE_API int gyre_op_scaled(struct gyre_comm *comm, const void *scalar, enum gyre_type type,
                             enum gyre_op *op);
 
@@ -597,7 +605,7 @@ GYRE_API int gyre_op_user(struct gyre_comm *comm, gyre_user_fold fold, void *con
 
 /* Frees a handle of a reduction. No operation with it may be pending.
  *   Errors:    GYRE_INVALID (it is not from this communicator).
- *   Threads:   one thread. */
+ *   Threads:   any thread. */
 GYRE_API int gyre_op_free(struct gyre_comm *comm, enum gyre_op op);
 
 /* -- conversion of types ----------------------------------------------------------------------- */
@@ -613,7 +621,7 @@ GYRE_API int gyre_op_free(struct gyre_comm *comm, enum gyre_op op);
  *              stream has come past it.
  *   Errors:    GYRE_INVALID (one buffer is the host's and one a device's, other types), the
  *              communicator's failure, the device's.
- *   Threads:   one thread. */
+ *   Threads:   any thread. */
 GYRE_API int gyre_convert(struct gyre_comm *comm, const void *from, enum gyre_type from_type,
                           void *to, enum gyre_type to_type, uint64_t count);
 
@@ -633,7 +641,7 @@ GYRE_API int gyre_convert_on(struct gyre_comm *comm, const void *from, enum gyre
  *   Blocks:    gyre_send() until `data` may be written again, which may be before the other end has
  *              called; gyre_recv() until `data` is complete.
  *   Errors:    as gyre_all_reduce(); GYRE_MISMATCH tells what each end has called.
- *   Threads:   one thread. */
+ *   Threads:   any thread. */
 GYRE_API int gyre_send(struct gyre_comm *comm, const void *data, uint64_t count,
                        enum gyre_type type, int peer);
 GYRE_API int gyre_recv(struct gyre_comm *comm, void *data, uint64_t count, enum gyre_type type,
@@ -678,8 +686,8 @@ struct gyre_received {
  * room; *received, which may be NULL, says what has come. Receives get messages in the order of
  * their calls: one that is called later, from a certain rank or any, never has a message of that
  * tag that an earlier one could have had. Where several ranks have sent, each has its turn.
- *   Ownership: `received` is borrowed like `data`, and written when the call returns, or the work is
- *              waited for.
+ *   Ownership: `received` is borrowed like `data`, and written when the call returns, or the work
+ *              is waited for.
  *   Errors:    GYRE_MISMATCH, on all ranks, if the message is longer or of another type, and if all
  *              ranks that could send have left by gyre_finalize().
  *   Otherwise: as gyre_recv(). */
@@ -697,14 +705,16 @@ GYRE_API int gyre_recv_any_start(struct gyre_comm *comm, void *data, uint64_t co
  * (where not all ranks share memory, 8), of one root, and where they reduce of one type and
  * reduction; barriers, too, but not gyre_all_gather_v() and gyre_all_to_all_v(). All others are
  * under way side by side. Any number of calls; groups may be nested; ranks must collect the same
- * operations in the same order. gyre_finalize() of a communicator with an open group returns
+ * operations in the same order. A group is of the thread that opened it: calls of other threads are
+ * not collected, and start at once. gyre_finalize() of a communicator with an open group returns
  * GYRE_INVALID, and if calls were collected the whole job fails with it.
  *   Blocks:    the last gyre_group_end() waits for all calls that are blocking by themselves.
  *   Ownership: buffers stay borrowed until the last gyre_group_end(), those of handles until their
  *              wait; tables of counts and places are copied by the call.
  *   Returns:   from the last gyre_group_end(), the first failure of any.
- *   Errors:    GYRE_INVALID (end: no group is open), -ENOMEM, those of the calls.
- *   Threads:   one thread. */
+ *   Errors:    GYRE_INVALID (end: this thread has no group open; start: another thread has),
+ *              -ENOMEM, those of the calls.
+ *   Threads:   any thread. */
 GYRE_API int gyre_group_start(struct gyre_comm *comm);
 GYRE_API int gyre_group_end(struct gyre_comm *comm);
 
@@ -715,8 +725,9 @@ GYRE_API int gyre_group_end(struct gyre_comm *comm);
  *   Returns:   GYRE_AGAIN while unfinished; otherwise the operation's status, and the handle is
  *              freed.
  *   Errors:    GYRE_INVALID: the handle is NULL or spent, for it was waited for already or its
- *              communicator has ended; or its group is open. Nothing else is harmed.
- *   Threads:   one thread. */
+ *              communicator has ended; or its group is open, or another thread waits for it.
+ *              Nothing else is harmed.
+ *   Threads:   any thread. */
 GYRE_API int gyre_work_test(struct gyre_work *work);
 
 /* Waits for started work.
@@ -724,7 +735,7 @@ GYRE_API int gyre_work_test(struct gyre_work *work);
  *   Returns:   GYRE_AGAIN if the time passed first: the work goes on and the handle stays valid.
  *              Otherwise the status, and the handle is freed.
  *   Errors:    as gyre_work_test().
- *   Threads:   one thread. */
+ *   Threads:   any thread. */
 GYRE_API int gyre_work_wait(struct gyre_work *work, int timeout_ms);
 
 /* Waits until any of `count` handles has finished, of whatever calls and communicators of one

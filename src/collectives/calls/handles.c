@@ -56,7 +56,7 @@ static int take(struct gyre_started *started)
 }
 
 /* The word that tells the end of the work. */
-static const void *word_of(const struct gyre_started *started)
+static const void *end_word(const struct gyre_started *started)
 {
     return started->message ? (const void *)&started->message->status
            : started->op    ? (const void *)&started->op->status
@@ -82,7 +82,7 @@ static int refuse_own(const struct gyre_started *started, const char *call)
 /* Waits for work, and spends its handle where it is over. Owner. */
 static int await_started(struct gyre_started *started, const char *call, uint64_t deadline)
 {
-    struct gyre_wait wait = {.word = word_of(started), .old = GYRE_AGAIN, .deadline = deadline};
+    struct gyre_wait wait = {.word = end_word(started), .old = GYRE_AGAIN, .deadline = deadline};
     if (gyre_message_waits_for_itself(started))
         return deadline == UINT64_MAX ? refuse_own(started, call) : GYRE_AGAIN;
     if (gyre_results_status(started) == GYRE_AGAIN) {
@@ -161,7 +161,7 @@ struct several {
     struct gyre_wait *wait;
 };
 
-static int make_room(struct several *several)
+static int make_several_room(struct several *several)
 {
     if (several->count < 0 || (several->count && !several->work))
         return gyre_refuse("%s: %d handles, and their table is %s", several->call, several->count,
@@ -212,7 +212,7 @@ static int find_all(const struct several *several)
     return status;
 }
 
-static void let_go(const struct several *several)
+static void unmark_awaited(const struct several *several)
 {
     for (int i = 0; i < several->count; i++)
         if (several->started[i])
@@ -221,7 +221,7 @@ static void let_go(const struct several *several)
 
 static int enter_several(struct several *several)
 {
-    int status = make_room(several);
+    int status = make_several_room(several);
     if (!status)
         status = enter_first(several);
     return status || !several->domain ? status : find_all(several);
@@ -230,7 +230,7 @@ static int enter_several(struct several *several)
 static void leave_several(struct several *several)
 {
     if (several->domain) {
-        let_go(several);
+        unmark_awaited(several);
         gyre_domain_leave(several->domain);
     }
     free(several->started);
@@ -265,7 +265,7 @@ static struct gyre_wait *chain_waits(const struct several *several, uint64_t dea
         if (!started || gyre_message_waits_for_itself(started))
             continue;
         several->wait[i] = (struct gyre_wait){
-            .word = word_of(started), .old = GYRE_AGAIN, .also = first, .deadline = deadline};
+            .word = end_word(started), .old = GYRE_AGAIN, .also = first, .deadline = deadline};
         first = &several->wait[i];
     }
     return first;

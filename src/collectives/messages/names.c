@@ -1,5 +1,5 @@
-/* Names of messages from rank to rank: the communicator, the direction, the tag, and the number among
- * the messages of that tag. Both ends count alike, so no number is ever told.
+/* Names of messages from rank to rank: the communicator, the direction, the tag, and the number
+ * among the messages of that tag. Both ends count alike, so no number is ever told.
  *
  * Tested by tests/program/collectives/tags.c. */
 #include "collectives/messages/inside.h"

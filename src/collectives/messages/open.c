@@ -60,7 +60,7 @@ void gyre_open_remove(struct gyre_point_to_point *p2p, struct gyre_message *mess
 
 /* Looks for a message of that peer for an open receive: 1, 0, or the status with which none will
  * come. */
-static int look_at(const struct gyre_point_to_point *p2p, const struct gyre_message *message,
+static int ask_of(const struct gyre_point_to_point *p2p, const struct gyre_message *message,
                    uint32_t peer, uint64_t *terms)
 {
     struct gyre_match match = gyre_names_next(p2p, peer, message->tag, false);
@@ -84,14 +84,14 @@ static void fail_receive(const struct gyre_point_to_point *p2p, uint32_t peer, i
 
 /* Finds a rank whose message can be taken, each rank before the others in turn. False: there is
  * none, and where all ranks have left, or a link has failed, that is the engine's fault. */
-static bool find_source(struct gyre_point_to_point *p2p, const struct gyre_message *message,
+static bool find_sender(struct gyre_point_to_point *p2p, const struct gyre_message *message,
                         uint32_t *peer, uint64_t *terms)
 {
     bool anyone = message->peer == GYRE_MESSAGE_ANYONE;
     uint32_t n = p2p->route.n, most = anyone ? n : 1, gone = 0, left = 0;
     for (uint32_t i = 0; i < most; i++) {
         *peer = anyone ? (p2p->open.turn + i) % n : message->peer;
-        int status = look_at(p2p, message, *peer, terms);
+        int status = ask_of(p2p, message, *peer, terms);
         if (status > 0) {
             p2p->open.turn = *peer + 1;
             return true;
@@ -151,7 +151,7 @@ static bool can_be_named(struct gyre_point_to_point *p2p, struct gyre_message *m
     uint64_t terms;
     if (!message->any)
         return !gyre_open_covers(p2p, message, message->peer, message->tag);
-    return find_source(p2p, message, &peer, &terms) && take_terms(p2p, message, peer, terms);
+    return find_sender(p2p, message, &peer, &terms) && take_terms(p2p, message, peer, terms);
 }
 
 struct gyre_message *gyre_open_take(struct gyre_point_to_point *p2p)

@@ -1,7 +1,7 @@
 /* Messages between the own rank and itself: they meet here, without a link.
  *
- * A blocking send that nobody receives yet goes on from a copy. A receive that no send has met can be
- * withdrawn, because no other rank could bring its message.
+ * A blocking send that nobody receives yet goes on from a copy. A receive that no send has met can
+ * be withdrawn, because no other rank could bring its message.
  *
  * Tested by tests/program/collectives/point_to_point.c. */
 #include "collectives/messages/inside.h"

@@ -372,7 +372,7 @@ static struct gyre_message *start_named(struct gyre_point_to_point *p2p,
 
 /* Whether a receive has to wait for its name: it takes what comes, or stands behind one that
  * does. */
-static bool is_open(const struct gyre_point_to_point *p2p, const struct gyre_message_terms *terms)
+static bool waits_for_name(const struct gyre_point_to_point *p2p, const struct gyre_message_terms *terms)
 {
     return terms->any || (!terms->send && p2p->open.first &&
                           gyre_open_covers(p2p, NULL, terms->peer, terms->tag));
@@ -381,7 +381,7 @@ static bool is_open(const struct gyre_point_to_point *p2p, const struct gyre_mes
 struct gyre_message *gyre_p2p_start(struct gyre_point_to_point *p2p,
                                     const struct gyre_message_terms *terms)
 {
-    bool open = is_open(p2p, terms);
+    bool open = waits_for_name(p2p, terms);
     struct gyre_message *message = open ? start_open(p2p, terms) : start_named(p2p, terms);
     if (!message)
         return NULL;
@@ -398,7 +398,7 @@ struct gyre_message *gyre_p2p_start(struct gyre_point_to_point *p2p,
 
 bool gyre_p2p_run_now(struct gyre_point_to_point *p2p, const struct gyre_message_terms *terms)
 {
-    if (!p2p || terms->peer == p2p->route.rank || is_open(p2p, terms) ||
+    if (!p2p || terms->peer == p2p->route.rank || waits_for_name(p2p, terms) ||
         p2p->route.engine->fault.status || gyre_fold_queue_owns(p2p->route.fold_queue, terms->data))
         return false;
     struct gyre_message_way *way =

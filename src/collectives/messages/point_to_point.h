@@ -2,8 +2,8 @@
  *
  * A message is named by its communicator, its direction, its tag, and its number among the messages
  * of that tag of the two ranks. So any number may be pending, and ranks need not agree on an order
- * between pairs or tags. A message carries its type and count, and both ends must mean the same. All
- * calls: owner. */
+ * between pairs or tags. A message carries its type and count, and both ends must mean the same.
+ * All calls: owner. */
 #ifndef GYRE_COLLECTIVES_MESSAGES_POINT_TO_POINT_H
 #define GYRE_COLLECTIVES_MESSAGES_POINT_TO_POINT_H
 

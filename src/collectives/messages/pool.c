@@ -1,4 +1,4 @@
-/* The life of a message: taken from the pool, ended, released; and what the watch knows of messages.
+/* The life of a message: taken from the pool, ended, released; and what the watch knows of them.
  *
  * The pool grows by chunks when more messages are pending than ever before; nothing else is
  * allocated.

@@ -20,7 +20,7 @@ static struct gyre_tag_count *place_of(const struct gyre_tag_table *table, uint3
     return &table->count[at];
 }
 
-static bool grow_table(struct gyre_tag_table *table)
+static bool grow_tags(struct gyre_tag_table *table)
 {
     struct gyre_tag_table larger = {.room = table->room ? 2 * table->room : ROOM_FIRST};
     larger.count = calloc(larger.room, sizeof(*larger.count));
@@ -40,7 +40,7 @@ struct gyre_tag_count *gyre_tag_count(struct gyre_tag_table *table, uint32_t pee
     struct gyre_tag_count *place = table->room ? place_of(table, peer, tag) : NULL;
     if (place && place->tag)
         return place;
-    if (2 * table->used >= table->room && !grow_table(table))
+    if (2 * table->used >= table->room && !grow_tags(table))
         return NULL;
     place = place_of(table, peer, tag);
     *place = (struct gyre_tag_count){.tag = tag, .peer = peer};

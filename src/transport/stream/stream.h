@@ -200,8 +200,8 @@ bool gyre_stream_arrival_of(struct gyre_stream *stream, uint32_t number,
  * peer has said goodbye; the stream's failure. */
 int gyre_stream_announced(const struct gyre_stream *stream, struct gyre_match *match);
 
-/* Has long sends that wait for a grant ask for it at the next gather. True: some will. Called before
- * a sleep, in which no gather counts their patience. */
+/* Has long sends that wait for a grant ask for it at the next gather. True: some will. Called
+ * before a sleep, in which no gather counts their patience. */
 bool gyre_stream_ask(struct gyre_stream *stream);
 
 /* waits(): a post has not completed. lacks_credit(): the next short message has no credit. Reading

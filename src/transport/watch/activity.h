@@ -14,8 +14,8 @@
 #define GYRE_ACTIVITY_CALLS (GYRE_WATCH_CALLS + 1) /* a power of two */
 
 /* This rank's activity in one communicator. One writer at a time, through the functions below.
- * `version` is odd while the writer writes, so that no beat carries half of each. `motion`, `looks`,
- * `focus` and the threads belong to the process: only its first activity has them. */
+ * `version` is odd while the writer writes, so that no beat carries half of each. `motion`,
+ * `looks`, `focus` and the threads belong to the process: only its first activity has them. */
 struct gyre_activity {
     _Atomic(struct gyre_activity *) focus; /* where a thread waits; NULL: here */
     struct gyre_activity *next;            /* of the attended activities; under the watch's lock */
