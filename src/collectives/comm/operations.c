@@ -47,13 +47,13 @@ static int await_turn(struct gyre_comm *comm, uint32_t number)
  * operation in flight has to end first. */
 static int await_operation_room(struct gyre_comm *comm)
 {
-    const struct gyre_engine *engine = comm->engine;
+    struct gyre_engine *engine = comm->engine;
     int status = 0;
     while (!status && !gyre_engine_has_room(engine)) {
+        bool awaited = gyre_results_collect(comm);
         struct gyre_wait wait = {
-            .word = &engine->orders, .old = engine->orders, .deadline = UINT64_MAX};
-        gyre_results_collect(comm);
-        if (!engine->orders)
+            .word = &engine->ends, .old = atomic_load(&engine->ends), .deadline = UINT64_MAX};
+        if (!engine->orders && !awaited)
             break;
         if (!gyre_engine_has_room(engine))
             status = gyre_progress_wait(comm->progress, &wait);

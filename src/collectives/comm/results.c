@@ -29,15 +29,20 @@ int gyre_results_status(const struct gyre_started *started)
                             : started->status;
 }
 
-void gyre_results_collect(struct gyre_comm *comm)
+bool gyre_results_collect(struct gyre_comm *comm)
 {
     const struct gyre_work_table *work = &comm->work;
+    bool awaited = false;
     for (uint32_t place = 0; place < work->places; place++) {
         struct gyre_started *started = gyre_work_at(work, place);
-        if (started->handle && started->op && !started->awaited &&
-            started->op->status != GYRE_AGAIN)
+        if (!started->handle || !started->op || started->op->status == GYRE_AGAIN)
+            continue;
+        if (started->awaited)
+            awaited = true;
+        else
             leave_engine(started);
     }
+    return awaited;
 }
 
 int gyre_results_take(struct gyre_started *started)

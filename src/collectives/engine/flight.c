@@ -60,6 +60,12 @@ int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *o
 
 /* -- ends -------------------------------------------------------------------------------------- */
 
+static void count_end(struct gyre_engine *engine)
+{
+    uint32_t ends = atomic_load_explicit(&engine->ends, memory_order_relaxed);
+    atomic_store_explicit(&engine->ends, ends + 1, memory_order_release);
+}
+
 void gyre_engine_end(struct gyre_engine *engine, struct gyre_operation *op, int status)
 {
     op->status = status;
@@ -68,6 +74,7 @@ void gyre_engine_end(struct gyre_engine *engine, struct gyre_operation *op, int 
         i++;
     memmove(&engine->order[i], &engine->order[i + 1],
             (--engine->orders - i) * sizeof(engine->order[0]));
+    count_end(engine);
     gyre_stream_wait_give(&op->stream_wait);
     if (op->held)
         gyre_engine_release(engine, op);
@@ -83,10 +90,10 @@ void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, i
 
 void gyre_engine_release(struct gyre_engine *engine, struct gyre_operation *op)
 {
-    (void)engine;
     gyre_mirror_release(op->mirror);
     op->mirror = NULL;
     op->used = false;
+    count_end(engine);
 }
 
 /* -- faults ------------------------------------------------------------------------------------ */

@@ -48,6 +48,7 @@ struct gyre_engine {
     struct gyre_operation op[GYRE_OPS_MAX];
     struct gyre_operation *order[GYRE_OPS_MAX]; /* in flight, by sequence */
     uint32_t orders;
+    _Atomic uint32_t ends; /* of operations, and releases; whoever waits for room looks at it */
 
     struct gyre_lane lane[GYRE_LANE_POOL];
     struct gyre_extent extent; /* the largest of all plans: a lane's storage holds it */

@@ -3,18 +3,27 @@
  * and ends. A call without memory ends the process. */
 #include "sim/hunt/buffers.h"
 
+#include "transport/stream/frame.h"
+
 #include <errno.h>
 #include <string.h>
 
 /* -- calls ------------------------------------------------------------------------------------- */
 
+/* Messages around, under one of three tags. Every other short one is received from any rank.
+ * Long ones ask for their grant before a sleep, which is not played. */
 static int call_messages(const struct hunt_place *p, struct hunt_result *r, struct gyre_comm *comm)
 {
+    uint64_t count = p->op->count, bytes = count * gyre_type_size(p->op->type);
     int next = (int)((p->me + 1) % p->n), before = (int)((p->me + p->n - 1) % p->n);
-    int status = gyre_send_start(comm, r->input, p->op->count, p->op->type, next, &r->work[0]);
+    int tag = (int)(count % 3) * 1000;
+    int status = gyre_send_tag_start(comm, r->input, count, p->op->type, next, tag, &r->work[0]);
     if (status)
         return status;
-    return gyre_recv_start(comm, r->output, p->op->count, p->op->type, before, &r->work[1]);
+    if (bytes <= GYRE_EAGER_MAX && count % 2)
+        return gyre_recv_any_start(comm, r->output, count, p->op->type, GYRE_ANY_SOURCE, tag, NULL,
+                                   &r->work[1]);
+    return gyre_recv_tag_start(comm, r->output, count, p->op->type, before, tag, &r->work[1]);
 }
 
 static void send_counts(const struct hunt_place *p, uint64_t counts[HUNT_RANKS])

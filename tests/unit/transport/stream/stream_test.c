@@ -239,6 +239,54 @@ static void a_question_may_cross_its_answer(void **state)
     fixture_free(f);
 }
 
+static void a_message_without_a_receive_is_announced(void **state)
+{
+    struct fixture *f = fixture_new(POSTS, true);
+    uint8_t *data = pattern(100000, 1), *out = malloc(100000);
+    struct gyre_match stored = name(0), asked = name(1), other = name(2);
+    stored.fingerprint = asked.fingerprint = 0;
+    assert_int_equal(gyre_stream_announced(f->pair.end[1], &stored), 0);
+    assert_int_equal(post_send(f, 0, 0, data, 10), 0);
+    assert_int_equal(post_send(f, 0, 1, data, 100000), 0);
+    settle(f);
+    assert_int_equal(gyre_stream_announced(f->pair.end[1], &stored), 1);
+    assert_int_equal(stored.fingerprint, 99);
+    assert_int_equal(gyre_stream_announced(f->pair.end[1], &asked), 0);
+    assert_true(gyre_stream_ask(f->pair.end[0])); /* as before a sleep */
+    assert_false(gyre_stream_ask(f->pair.end[0]));
+    assert_true(stream_pair_move(&f->pair, 0) > 0);
+    assert_int_equal(gyre_stream_announced(f->pair.end[1], &asked), 1);
+    assert_int_equal(asked.fingerprint, 99);
+    assert_int_equal(gyre_stream_announced(f->pair.end[1], &other), 0);
+    assert_false(gyre_stream_ask(f->pair.end[0])); /* it has asked */
+    for (uint64_t i = 0; i < 2; i++) {
+        assert_int_equal(post_recv(f, 1, i, out, i ? 100000 : 10), 0);
+        settle(f);
+        assert_int_equal(f->got[i], 0);
+    }
+    assert_int_equal(gyre_stream_announced(f->pair.end[1], &stored), 0);
+    assert_int_equal(gyre_stream_announced(f->pair.end[1], &asked), 0);
+    free(data);
+    free(out);
+    fixture_free(f);
+}
+
+/* What came before the goodbye is still there; nothing else will be. */
+static void nothing_is_announced_after_a_goodbye(void **state)
+{
+    struct fixture *f = fixture_new(POSTS, true);
+    struct gyre_match came = name(0), other = name(2);
+    uint8_t small = 5;
+    assert_int_equal(post_send(f, 0, 0, &small, 1), 0);
+    gyre_stream_bye(f->pair.end[0]);
+    settle(f);
+    assert_int_equal(gyre_stream_announced(f->pair.end[1], &came), 1);
+    assert_int_equal(gyre_stream_announced(f->pair.end[1], &other), GYRE_PEER_LOST);
+    gyre_stream_fail(f->pair.end[1], GYRE_CORRUPT);
+    assert_int_equal(gyre_stream_announced(f->pair.end[1], &came), GYRE_CORRUPT);
+    fixture_free(f);
+}
+
 /* While a long message is under way, one posted later overtakes it at the next frame. */
 static void long_messages_take_turns(void **state)
 {
@@ -408,6 +456,8 @@ int main(void)
         cmocka_unit_test(a_posted_receive_is_served_past_a_full_store),
         cmocka_unit_test(a_long_message_without_grant_blocks_nobody),
         cmocka_unit_test(a_question_may_cross_its_answer),
+        cmocka_unit_test(a_message_without_a_receive_is_announced),
+        cmocka_unit_test(nothing_is_announced_after_a_goodbye),
         cmocka_unit_test(long_messages_take_turns)};
     int bad = cmocka_run_group_tests_name("read", tests, NULL, NULL);
     security = GYRE_SEAL_AUTH;

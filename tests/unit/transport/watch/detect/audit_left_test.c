@@ -131,6 +131,37 @@ static void test_refused_message_is_told_to_its_other_end(void **state)
     gyre_audit_destroy(audit);
 }
 
+static struct gyre_watch_state waiting_for_any(uint32_t rank, uint32_t tag)
+{
+    struct gyre_watch_state state = doing(rank, 9, 8, 8);
+    state.comm = GYRE_WATCH_POINT_TO_POINT;
+    state.signature =
+        gyre_signature_message(GYRE_SIGNATURE_RECV, GYRE_F32, tag, GYRE_SIGNATURE_ANYONE);
+    return state;
+}
+
+/* A receive from any rank waits for nobody in particular: no refusal of one rank ends it, and none
+ * who computes. If all wait, none will be served. */
+static void test_all_that_wait_for_any_are_told(void **state)
+{
+    struct gyre_call_audit *audit = audit_of(3);
+
+    for (uint32_t rank = 0; rank < 2; rank++)
+        hear(audit, 0, waiting_for_any(rank, 70000));
+    hear(audit, 0,
+         refusing(doing(2, 3, 3, 8), GYRE_WATCH_POINT_TO_POINT, 4, "gyre_send: peer 3 is no rank"));
+    assert_int_not_equal(call(audit, 2 * DEAD).outcome, GYRE_AUDIT_MISMATCH);
+    hear(audit, 2 * DEAD, waiting_for_any(2, 5));
+    assert_int_not_equal(call(audit, 2 * DEAD + 1).outcome, GYRE_AUDIT_MISMATCH);
+    struct gyre_audit_finding finding = call(audit, 4 * DEAD);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_MISMATCH);
+    assert_string_equal(finding.text,
+                        "rank 0 waits in recv f32 from any rank with tag 65535 or more, at most 8 "
+                        "elements; rank 1 waits in recv f32 from any rank with tag 65535 or more, "
+                        "at most 8 elements: all ranks wait, and nothing moves any more");
+    gyre_audit_destroy(audit);
+}
+
 /* A call looks at 16 of many, the next goes on behind them: 256 calls have seen all. */
 static void test_one_refused_call_behind_many_is_found(void **state)
 {
@@ -154,6 +185,7 @@ int main(void)
         cmocka_unit_test(test_refused_call_that_others_have_left_is_told_at_the_end),
         cmocka_unit_test(test_rank_at_its_end_that_others_wait_for_is_told),
         cmocka_unit_test(test_refused_message_is_told_to_its_other_end),
+        cmocka_unit_test(test_all_that_wait_for_any_are_told),
         cmocka_unit_test(test_one_refused_call_behind_many_is_found),
     };
 
