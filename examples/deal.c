@@ -2,9 +2,10 @@
  *
  *     gyre run -n 3 build/examples/deal
  *
- * Rank 0 has a row of tasks. Each other rank asks for one, does it, and sends its result as the next
- * question. Rank 0 does not know who will ask next, so it receives from any rank. The task goes back
- * to the one that asked, under a tag of its own: so an answer is never taken for a question. */
+ * Rank 0 has a row of tasks. Each other rank asks for one, does it, and sends its result as the
+ * next question. Rank 0 does not know who will ask next, so it receives from any rank. The task
+ * goes back to the one that asked, under a tag of its own: so an answer is never taken for a
+ * question. */
 #include <gyre/gyre.h>
 
 #include <stdio.h>

@@ -82,6 +82,9 @@ static inline struct gyre_message *gyre_way_pop(struct gyre_message_way *way)
 
 void gyre_way_unlink(struct gyre_message_way *way, struct gyre_message *message);
 
+/* The message of that name in a way; NULL: none. */
+struct gyre_message *gyre_way_find(const struct gyre_message_way *way, uint64_t sequence);
+
 static inline struct gyre_message_way *gyre_way_of(const struct gyre_point_to_point *p2p,
                                                    const struct gyre_message *message)
 {
@@ -101,9 +104,6 @@ struct gyre_match gyre_names_next(const struct gyre_point_to_point *p2p, uint32_
 void gyre_names_give(struct gyre_point_to_point *p2p, struct gyre_message *message);
 
 /* -- own.c ------------------------------------------------------------------------------------- */
-
-/* The message of that name in a way; NULL: none. */
-struct gyre_message *gyre_own_find(const struct gyre_message_way *way, uint64_t sequence);
 
 /* Lets a message of the own rank meet its other end, if that has been called. */
 void gyre_own_meet(struct gyre_point_to_point *p2p, const struct gyre_message *message);

@@ -61,13 +61,13 @@ void gyre_open_remove(struct gyre_point_to_point *p2p, struct gyre_message *mess
 /* Looks for a message of that peer for an open receive: 1, 0, or the status with which none will
  * come. */
 static int ask_of(const struct gyre_point_to_point *p2p, const struct gyre_message *message,
-                   uint32_t peer, uint64_t *terms)
+                  uint32_t peer, uint64_t *terms)
 {
     struct gyre_match match = gyre_names_next(p2p, peer, message->tag, false);
     const struct gyre_message *own;
     int status;
     if (peer == p2p->route.rank) {
-        own = gyre_own_find(&p2p->pair[peer].way[GYRE_WAY_SEND], match.sequence);
+        own = gyre_way_find(&p2p->pair[peer].way[GYRE_WAY_SEND], match.sequence);
         match.fingerprint = own ? own->match.fingerprint : 0;
         status = own != NULL;
     } else {

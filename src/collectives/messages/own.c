@@ -12,14 +12,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-struct gyre_message *gyre_own_find(const struct gyre_message_way *way, uint64_t sequence)
-{
-    struct gyre_message *message = way->first;
-    while (message && message->match.sequence != sequence)
-        message = message->next;
-    return message;
-}
-
 /* Says why two ends on the own rank do not meet. */
 static int tell_own_mismatch(const struct gyre_message *from, const struct gyre_message *to)
 {
@@ -34,8 +26,8 @@ static int tell_own_mismatch(const struct gyre_message *from, const struct gyre_
 void gyre_own_meet(struct gyre_point_to_point *p2p, const struct gyre_message *message)
 {
     struct gyre_message_pair *own = &p2p->pair[p2p->route.rank];
-    struct gyre_message *from = gyre_own_find(&own->way[GYRE_WAY_SEND], message->match.sequence),
-                        *to = gyre_own_find(&own->way[GYRE_WAY_RECV], message->match.sequence);
+    struct gyre_message *from = gyre_way_find(&own->way[GYRE_WAY_SEND], message->match.sequence),
+                        *to = gyre_way_find(&own->way[GYRE_WAY_RECV], message->match.sequence);
     if (!from || !to)
         return;
     bool equal = from->match.fingerprint == to->match.fingerprint;

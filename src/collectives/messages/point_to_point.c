@@ -372,7 +372,8 @@ static struct gyre_message *start_named(struct gyre_point_to_point *p2p,
 
 /* Whether a receive has to wait for its name: it takes what comes, or stands behind one that
  * does. */
-static bool waits_for_name(const struct gyre_point_to_point *p2p, const struct gyre_message_terms *terms)
+static bool waits_for_name(const struct gyre_point_to_point *p2p,
+                           const struct gyre_message_terms *terms)
 {
     return terms->any || (!terms->send && p2p->open.first &&
                           gyre_open_covers(p2p, NULL, terms->peer, terms->tag));

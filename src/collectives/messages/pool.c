@@ -157,3 +157,11 @@ void gyre_way_unlink(struct gyre_message_way *way, struct gyre_message *message)
     if (way->last == message)
         way->last = before;
 }
+
+struct gyre_message *gyre_way_find(const struct gyre_message_way *way, uint64_t sequence)
+{
+    struct gyre_message *message = way->first;
+    while (message && message->match.sequence != sequence)
+        message = message->next;
+    return message;
+}
