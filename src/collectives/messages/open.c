@@ -6,8 +6,8 @@
  *
  * A receive of any rank, or of any length, has a name once a message for it is known: it has come,
  * or its sender has asked for a grant. A receive from a known rank has one at once, unless an open
- * one before it may take the same message. So receives get messages in the order in which both were
- * called, and no message is ever told of that the sender would not have told of anyway.
+ * one before it may take the same message. Open ones are looked at in their order. So receives get
+ * messages in the order in which both were called, and no sender tells more than it would anyway.
  *
  * Tested by tests/program/collectives/tags.c. */
 #include "collectives/messages/inside.h"
@@ -74,7 +74,7 @@ static int ask_of(const struct gyre_point_to_point *p2p, const struct gyre_messa
         status = gyre_link_announced(p2p->route.links, gyre_route_world(&p2p->route, peer), &match);
     }
     *terms = match.fingerprint;
-    return status > 0 && gyre_open_covers(p2p, message, peer, message->tag) ? 0 : status;
+    return status;
 }
 
 static void fail_receive(const struct gyre_point_to_point *p2p, uint32_t peer, int status)
