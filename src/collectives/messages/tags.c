@@ -10,8 +10,8 @@
 #define ROOM_FIRST 16u
 
 /* The entry of a tag, or the free place for it. */
-static struct gyre_tag_count *place_of(const struct gyre_tag_table *table, uint32_t peer,
-                                       uint32_t tag)
+static struct gyre_tag_count *tag_place(const struct gyre_tag_table *table, uint32_t peer,
+                                        uint32_t tag)
 {
     uint32_t mask = table->room - 1;
     uint32_t at = (uint32_t)gyre_mix64((uint64_t)peer << 32 | tag) & mask;
@@ -28,7 +28,7 @@ static bool grow_tags(struct gyre_tag_table *table)
         return false;
     for (uint32_t i = 0; i < table->room; i++)
         if (table->count[i].tag)
-            *place_of(&larger, table->count[i].peer, table->count[i].tag) = table->count[i];
+            *tag_place(&larger, table->count[i].peer, table->count[i].tag) = table->count[i];
     larger.used = table->used;
     free(table->count);
     *table = larger;
@@ -37,12 +37,12 @@ static bool grow_tags(struct gyre_tag_table *table)
 
 struct gyre_tag_count *gyre_tag_count(struct gyre_tag_table *table, uint32_t peer, uint32_t tag)
 {
-    struct gyre_tag_count *place = table->room ? place_of(table, peer, tag) : NULL;
+    struct gyre_tag_count *place = table->room ? tag_place(table, peer, tag) : NULL;
     if (place && place->tag)
         return place;
     if (2 * table->used >= table->room && !grow_tags(table))
         return NULL;
-    place = place_of(table, peer, tag);
+    place = tag_place(table, peer, tag);
     *place = (struct gyre_tag_count){.tag = tag, .peer = peer};
     table->used++;
     return place;
@@ -50,7 +50,7 @@ struct gyre_tag_count *gyre_tag_count(struct gyre_tag_table *table, uint32_t pee
 
 uint32_t gyre_tag_named(const struct gyre_tag_table *table, uint32_t peer, uint32_t tag, bool send)
 {
-    return table->room ? place_of(table, peer, tag)->named[send] : 0;
+    return table->room ? tag_place(table, peer, tag)->named[send] : 0;
 }
 
 void gyre_tag_deinit(struct gyre_tag_table *table)
