@@ -3,6 +3,7 @@
 #include "rig/train_rig.h"
 #include "rig/test.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
