@@ -24,6 +24,7 @@
 
 #define PENDING (-1000000)
 #define TOKENS  1024
+#define NAMES   255
 
 struct script {
     const uint8_t *at, *end;
@@ -43,9 +44,9 @@ struct play {
     struct stream_pair pair;
     struct post post[TOKENS];
     int posts, open;
-    bool keyless;      /* hostile, and the peer lacks the keys that the stream has */
-    int names;         /* used so far, honest play */
-    uint8_t sent[256]; /* per name: bit 0 posted by end 0, … */
+    bool keyless;            /* hostile, and the peer lacks the keys that the stream has */
+    int names;               /* used so far, honest play */
+    uint8_t sent[NAMES + 1]; /* per name: bit 0 posted by end 0, … */
 };
 
 static uint8_t next(struct script *script)
@@ -260,14 +261,15 @@ static void play_hostile(struct play *play)
 
 /* -- honest ------------------------------------------------------------------------------------ */
 
-/* Each name is sent once and received once, by ends and in an order that the script decides. */
+/* Each name is sent once and received once, by ends and in an order that the script decides. A
+ * fresh name is one that no post has had; where all are used up, nothing is posted. */
 static void honest_post(struct play *play, bool fresh)
 {
     struct script *script = &play->script;
-    if (fresh || play->names == 0) {
-        play->names += play->names < 255;
-        play->sent[play->names] = 0;
-    }
+    if (fresh && play->names == NAMES)
+        return;
+    if (fresh || play->names == 0)
+        play->sent[++play->names] = 0;
     int name = fresh ? play->names : 1 + next(script) % play->names;
     struct gyre_match match = {
         .comm = name & 1, .sequence = (uint64_t)name / 8, .order = (uint16_t)name};
@@ -327,7 +329,7 @@ static void settle(struct play *play)
  * withdrawn. */
 static void nothing_is_stuck(struct play *play)
 {
-    uint8_t stands[2][256] = {{0}}, withdrawn[2][256] = {{0}};
+    uint8_t stands[2][NAMES + 1] = {{0}}, withdrawn[2][NAMES + 1] = {{0}};
     for (int i = 0; i < play->posts; i++) {
         const struct post *post = &play->post[i];
         stands[post->send][post->name] = 1;
