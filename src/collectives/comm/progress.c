@@ -84,6 +84,13 @@ static bool comm_idle(const struct gyre_comm *comm)
 
 /* -- one turn ---------------------------------------------------------------------------------- */
 
+/* An all_to_all_v ends with its last block, perhaps outside of any turn of its communicator. */
+static void complete_message(struct gyre_comm *comm, const struct gyre_completion *done)
+{
+    gyre_p2p_complete(comm->p2p, done);
+    gyre_progress_note_finished(comm);
+}
+
 static bool take_completions(struct gyre_progress_engine *progress)
 {
     struct gyre_completion done[COMPLETIONS];
@@ -94,7 +101,7 @@ static bool take_completions(struct gyre_progress_engine *progress)
         if (!comm) /* its last message was withdrawn when the communicator ended */
             continue;
         if (gyre_token_is_message(done[i].token))
-            gyre_p2p_complete(comm->p2p, &done[i]);
+            complete_message(comm, &done[i]);
         else
             gyre_engine_complete(comm->engine, &done[i]);
     }
