@@ -84,11 +84,11 @@ static bool comm_idle(const struct gyre_comm *comm)
 
 /* -- one turn ---------------------------------------------------------------------------------- */
 
-/* An all_to_all_v ends with its last block, perhaps outside of any turn of its communicator. */
+/* An all_to_all_v ends with its last block. */
 static void complete_message(struct gyre_comm *comm, const struct gyre_completion *done)
 {
     gyre_p2p_complete(comm->p2p, done);
-    gyre_progress_note_finished(comm);
+    gyre_progress_note_finished(comm); /* outside of a turn of the communicator */
 }
 
 static bool take_completions(struct gyre_progress_engine *progress)
@@ -127,7 +127,6 @@ static bool run_busy(struct gyre_progress_engine *progress)
             i++;
             continue;
         }
-        gyre_progress_note_finished(comm); /* an operation without data ends as it starts */
         progress->busy[i] = progress->busy[--progress->busy_count];
     }
     return moved;
