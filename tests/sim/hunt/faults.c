@@ -207,23 +207,38 @@ static bool cut_off(const struct hunt_fault *fault, uint32_t rank)
            hunt_guilty_faults() > 0;
 }
 
-/* Rank 0 tells ranks of other nodes the cause. Where it is missing itself, they name the rank whose
- * connection they lost, which has ended because of another fault. */
-static bool root_is_missing(const struct hunt_fault *fault, uint32_t rank)
+static bool keeps_root_away(const struct hunt_fault *fault)
 {
-    return fault->a == 0 && (fault->kind == HUNT_CRASH || fault->kind == HUNT_PAUSE) &&
-           hunt_guilty_faults() > 1 && atomic_load(&hunt.rank[rank].health.status) != 0;
+    if (fault->kind == HUNT_CRASH || fault->kind == HUNT_PAUSE)
+        return fault->a == 0;
+    return is_of_links(fault) && (fault->kind == HUNT_SPLIT || fault->a == 0 || fault->b == 0);
+}
+
+/* Rank 0 tells ranks of other nodes the cause. Where it is missing, or the way to it is, they name
+ * the rank whose connection they lost, which has ended because of another fault. */
+static bool root_is_missing(const struct hunt_fault *fault, uint32_t i, uint32_t rank)
+{
+    return hunt.begun[i] && keeps_root_away(fault) && hunt_guilty_faults() > may_fail(i) &&
+           atomic_load(&hunt.rank[rank].health.status) != 0;
 }
 
 /* A rank that is through leaves when it has waited long enough for the others. If a link is bad for
- * longer than that, others may still need it. */
+ * longer than that, others may still need it; so may one that waits for bytes which only a damaged
+ * length has promised. */
+static bool keeps_waiting(const struct hunt_fault *fault, uint32_t rank)
+{
+    const struct gyre_domain *left = &hunt.rank[rank];
+    return is_of_links(fault) || (fault->kind == HUNT_CORRUPT && left->life == HUNT_ENDED &&
+                                  !atomic_load(&left->health.status));
+}
+
 bool hunt_guilty(uint32_t rank)
 {
     for (uint32_t i = 0; i < hunt.is->faults; i++) {
         const struct hunt_fault *fault = &hunt.is->fault[i];
         if (hunt.begun[i] && cut_off(fault, rank))
             return true;
-        if (may_fail(i) && (is_of_links(fault) || root_is_missing(fault, rank)))
+        if (root_is_missing(fault, i, rank) || (may_fail(i) && keeps_waiting(fault, rank)))
             return true;
         if (may_fail(i) && (fault->a == rank || (has_two_ends(fault->kind) && fault->b == rank)))
             return true;

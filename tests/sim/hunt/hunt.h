@@ -40,7 +40,7 @@ enum hunt_call {
     HUNT_ALL_TO_ALL_V,
     HUNT_RING, /* a message to the next rank, one from the rank before */
     HUNT_BARRIER,
-    HUNT_COMPUTE, /* no call: `count` microseconds without a look at the links */
+    HUNT_COMPUTE, /* no call: `count` microseconds, or 2 s, without a look at the links */
     HUNT_CALLS
 };
 

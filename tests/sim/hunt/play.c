@@ -130,11 +130,13 @@ static void judge_story(const struct gyre_domain *rank)
         hunt_wrong("rank %u blames the innocent: \"%s\"", rank->rank, health->failure.text);
 }
 
-/* Whether rank 0 decided for all. It was there and could be reached, and nobody told altered bytes,
- * for which no rank waits to be judged, beside another failure. */
+/* Whether rank 0 decided for all. It had not left before the failure and could be reached, and
+ * nobody told altered bytes, for which no rank waits to be judged, beside another failure. */
 static bool root_decided(void)
 {
     bool altered = false;
+    if (!atomic_load(&hunt.rank[0].health.status))
+        return false;
     for (uint32_t i = 0; i < hunt.is->faults; i++) {
         const struct hunt_fault *fault = &hunt.is->fault[i];
         if (!fault->a || !fault->b || fault->kind == HUNT_SPLIT)

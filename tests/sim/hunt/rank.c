@@ -207,17 +207,25 @@ void gyre_domain_set_root(struct gyre_domain *domain, const char *host, uint16_t
     (void)domain, (void)host, (void)port, (void)fd;
 }
 
+/* Whether goodbyes are missing after the links have moved all that they can. */
+static bool still_parts(struct gyre_domain *domain)
+{
+    struct gyre_completion ignored[16];
+    do {
+        if (atomic_load(&domain->health.status) || gyre_links_bye(domain->links) != GYRE_AGAIN)
+            return false;
+    } while (gyre_links_poll(domain->links, gyre_now_ns(), ignored, 16));
+    return !atomic_load(&domain->health.status) && gyre_links_bye(domain->links) == GYRE_AGAIN;
+}
+
 /* As the real one: goodbyes on the links, then on the watch, at most 1.5 dead times each. */
 int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
-    struct gyre_completion ignored[16];
     uint64_t until = gyre_now_ns() + HUNT_DEAD * 3 / 2;
     domain->watch.parting = true;
-    while (!atomic_load(&domain->health.status) && gyre_links_bye(domain->links) == GYRE_AGAIN &&
-           gyre_now_ns() < until) {
+    while (still_parts(domain) && gyre_now_ns() < until) {
         wake_at(domain, until);
-        if (!gyre_links_poll(domain->links, gyre_now_ns(), ignored, 16))
-            hand_back(domain);
+        hand_back(domain);
     }
     hunt_watch_leave(domain);
     while (!atomic_load(&domain->health.status) &&

@@ -87,7 +87,7 @@ static void draw_sooner(struct hunt_fault *fault, uint64_t first, uint64_t varia
 static void draw_fault(struct hunt_fault *fault, const struct hunt_scenario *scenario,
                        uint64_t variant, struct gyre_rng *rng)
 {
-    uint64_t scale = scenario->latency_ns * (20 + 20 * scenario->ops);
+    uint64_t scale = scenario->latency_ns * (3 + 4 * scenario->ops);
     uint32_t a = (uint32_t)below(rng, scenario->n);
     uint32_t b = (uint32_t)((a + 1 + below(rng, scenario->n - 1)) % scenario->n);
     *fault = (struct hunt_fault){.kind = kind_of(below(rng, HUNT_NUMBERS), variant),
