@@ -151,6 +151,7 @@ libc6-dev-arm64-cross test -e /usr/aarch64-linux-gnu/include/stdio.h
 qemu-user command -v qemu-aarch64
 qemu-system-x86 command -v qemu-system-x86_64
 iproute2 command -v rdma
+nftables command -v nft
 libibverbs-dev pkg-config --exists libibverbs
 ibverbs-providers ls /usr/lib/*/libibverbs/librxe-*.so
 xz-utils command -v xz
