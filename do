@@ -425,10 +425,12 @@ with_guests() {
     return 1
 }
 
-# Some tests wait, most of the time, so two more than there are cores. The slow stages of continuous
-# integration run beside each other as it is.
+# Half of the tests wait most of the time, for a dead rank or for a stranger to give up, and leave
+# their core to another. So four run for each core, and three under a sanitizer.
 slots() {
-    [ -n "${GYRE_TEST_SLOW:-}" ] || echo "--num-processes $(($(nproc) + 2))"
+    each=4
+    [ -z "${GYRE_TEST_SLOW:-}" ] || each=3
+    echo "--num-processes $((each * $(nproc)))"
 }
 
 # The tests below a folder of tests/, or the one that a file holds: `unit/base`, `tests/link/tcp.c`.
