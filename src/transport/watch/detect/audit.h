@@ -31,9 +31,10 @@ struct gyre_audit_finding {
 /* Durations; 0 in the last two: no limit. */
 struct gyre_audit_limits {
     uint64_t patience_ns; /* before ranks that have not joined an operation are named */
-    uint64_t dead_ns;     /* all wait, in operations of different numbers, and nothing moves: they
-                             stand still. Half of this: a refused call that others wait in is due */
-    uint64_t timeout_ns;  /* of one operation */
+    /* Of a silent rank. All wait, in operations of different numbers, and nothing moves for a
+     * quarter longer: they stand still. Half of this: a refused call that others wait in is due. */
+    uint64_t dead_ns;
+    uint64_t timeout_ns; /* of one operation */
 };
 
 int gyre_audit_create(uint32_t n, const struct gyre_audit_limits *limits,

@@ -90,10 +90,17 @@ static uint32_t absent_from(const struct gyre_call_audit *audit, uint32_t rank)
     return GYRE_AUDIT_NOBODY;
 }
 
+/* Longer than the dead time. A rank that was stopped stands still too, and its last word may be of
+ * an operation that it has left since: its silence is told before. */
+static uint64_t still_enough(const struct gyre_call_audit *audit)
+{
+    return audit->limit.dead_ns + audit->limit.dead_ns / 4;
+}
+
 bool gyre_audit_find_standstill(const struct gyre_call_audit *audit, uint64_t clock,
                                 struct gyre_audit_finding *finding)
 {
-    if (audit->limit.dead_ns == 0 || clock - audit->moved_at < audit->limit.dead_ns)
+    if (audit->limit.dead_ns == 0 || clock - audit->moved_at < still_enough(audit))
         return false;
     bool together = true;
     for (uint32_t rank = 0; rank < audit->n; rank++) {

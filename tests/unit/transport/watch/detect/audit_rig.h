@@ -9,6 +9,7 @@
 
 #define PATIENCE   (10 * GYRE_SECOND)
 #define DEAD       (8 * GYRE_SECOND)
+#define STILL      (10 * GYRE_SECOND) /* DEAD and a quarter */
 #define TIMEOUT    (60 * GYRE_SECOND)
 #define LOOK_AGAIN (100 * GYRE_MS)
 #define CHILD      (1u << 12 | 5) /* communicator 5 of ranks 1 and 2 */
