@@ -26,7 +26,8 @@ usage: ./do WORD [ARGUMENTS]
                         (tests/link, unit/base/env_test); flags go to `meson test`
   fuzz [NAME] [SECONDS] foreign bytes against every parser, or one, by libFuzzer (60 seconds each)
   nemesis [--kills N | --connections N] [--seed S]
-                        hurt real jobs: N random SIGKILLs of ranks (400), a twentieth as many of
+                        hurt real jobs: N random SIGKILLs of ranks (400), as many and a quarter of
+                         jobs that go on with the ranks that are left, a twentieth as many of
                          trainings that save, a tenth as many jobs over links that are cut or slow,
                          and 50 times as many connections of strangers; or N such connections alone
   soak [--minutes N] [--seed S]
@@ -511,8 +512,9 @@ nemesis() {
         return
     fi
     read_flags --kills 400 "$@"
-    build tests/nemesis_kills tests/nemesis_torn tests/nemesis_links
+    build tests/nemesis_kills tests/nemesis_survivors tests/nemesis_torn tests/nemesis_links
     "$BUILD/tests/nemesis_kills" --kills "$amount" --seed "$seed" &&
+        "$BUILD/tests/nemesis_survivors" --kills $((amount + amount / 4)) --seed "$seed" &&
         "$BUILD/tests/nemesis_torn" --kills $(((amount + 19) / 20)) --seed "$seed" &&
         hurt_links $(((amount + 9) / 10)) "$seed" &&
         send_strangers $((50 * amount))

@@ -45,10 +45,10 @@ static void check_samples(const char *path, const char *optimizer)
 /* Rank 2 is killed, then rank 1 or rank 0; what is left is told to stop. */
 static void lose_two(int second, const char *optimizer)
 {
-    const char *words[] = {"train",     "--preset", "wine",      "--ranks", "3",      "--elastic",
-                           "1",         "--epochs", "3000",      "--batch", "10",     "--tail",
-                           "once",      "--test",   "none",      "--metrics", NULL,
-                           "--optimizer", optimizer, NULL};
+    const char *words[] = {"train",     "--preset", "wine",        "--ranks", "3",
+                           "--elastic", "1",        "--epochs",    "3000",    "--batch",
+                           "10",        "--tail",   "once",        "--test",  "none",
+                           "--metrics", NULL,       "--optimizer", optimizer, NULL};
     clean();
     words[16] = in_folder("run.jsonl");
     rig_start(&rig, words);
@@ -81,8 +81,8 @@ static void whoever_becomes_rank_0_goes_on_with_the_report(void **state)
 
 static void too_few_ranks_end_it(void **state)
 {
-    const char *words[] = {"train", "--preset",  "wine", "--ranks",  "3",
-                           "--elastic", "3", "--epochs", "100000000", NULL};
+    const char *words[] = {"train",     "--preset", "wine",     "--ranks",   "3",
+                           "--elastic", "3",        "--epochs", "100000000", NULL};
     (void)state;
     clean();
     rig_start(&rig, words);

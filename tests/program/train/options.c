@@ -275,8 +275,8 @@ static void images_may_have_their_labels_elsewhere(void **state)
 
 /* Tried above but for losses, in program/train/parity (init), program/train/resume (resume),
  * program/train/evaluate, program/train/best (patience), program/train/scale, program/train/scaling
- * (scaling, markdown), program/train/table (label-column), program/train/restarts, program/train/elastic,
- * program/cli/cli (devices) and program/train/wrong (config). */
+ * (scaling, markdown), program/train/table (label-column), program/train/restarts,
+ * program/train/elastic, program/cli/cli (devices) and program/train/wrong (config). */
 static const char *const others[] = {
     "--label-column", "--labels",  "--test-labels", "--init",     "--epochs",   "--save",
     "--save-every",   "--keep",    "--resume",      "--metrics",  "--csv",      "--svg",
