@@ -123,4 +123,5 @@ void gyre_helper_stop(struct gyre_progress_engine *progress)
     pthread_join(helper->thread, NULL);
     pthread_cond_destroy(&helper->wake);
     pthread_mutex_destroy(&helper->lock);
+    atomic_store(&helper->made, false); /* stopped again by finalize, after gyre_shrink() */
 }

@@ -65,6 +65,20 @@ static void settle_failure(struct gyre_comm *world)
     gyre_helper_stop(world->progress);
 }
 
+/* Ends the old epoch. A program that has not been told of its failure yet, other than a loss, is
+ * told here: it has called gyre_shrink() where others called something else. */
+static int begin_to_shrink(struct gyre_comm *world, struct gyre_trouble *trouble)
+{
+    const bool told = atomic_load(&world->progress->failed) != 0;
+    int status = gyre_world_status(world, trouble);
+    if (!status)
+        status = agree_to_shrink(world, trouble);
+    else if (told || status == GYRE_PEER_LOST)
+        status = 0;
+    settle_failure(world);
+    return status;
+}
+
 /* -- the next one ------------------------------------------------------------------------------ */
 
 static int open_epoch(struct gyre_comm *old, struct gyre_company *company,
@@ -115,11 +129,9 @@ int gyre_world_shrink(struct gyre_comm *world, bool leave, struct gyre_comm **sm
                       struct gyre_trouble *trouble)
 {
     struct gyre_comm *made = NULL;
-    struct gyre_trouble failure;
-    int status = gyre_world_status(world, &failure) ? 0 : agree_to_shrink(world, trouble);
+    int status = begin_to_shrink(world, trouble);
     if (status)
         return status;
-    settle_failure(world);
     do
         status = try_epoch(world, leave, &made, trouble);
     while (status == GYRE_AGAIN);
