@@ -427,10 +427,11 @@ with_guests() {
 }
 
 # Half of the tests wait most of the time, for a dead rank or for a stranger to give up, and leave
-# their core to another. So four run for each core, and three under a sanitizer.
+# their core to another. So three run for each core. The slow stages of continuous integration run
+# beside each other as it is.
 slots() {
-    each=4
-    [ -z "${GYRE_TEST_SLOW:-}" ] || each=3
+    each=3
+    [ -z "${GYRE_TEST_SLOW:-}" ] || each=1
     echo "--num-processes $((each * $(nproc)))"
 }
 
