@@ -165,10 +165,10 @@ static bool may_go_on_alone(const struct gyre_membership *agreement, uint32_t se
 static bool has_quorum(const struct gyre_membership *agreement)
 {
     uint32_t called = 1, silent = 0, lowest_called = agreement->is.seat, lowest_silent = UINT32_MAX;
-    for (uint32_t seat = agreement->is.n; seat-- > 0;) {
+    for (uint32_t seat = 0; seat < agreement->is.n; seat++) {
         if (may_go_on_alone(agreement, seat)) {
             silent++;
-            lowest_silent = seat;
+            lowest_silent = seat < lowest_silent ? seat : lowest_silent;
         } else if (is_other_member(agreement, seat) && agreement->at[seat].state == CALLED) {
             called++;
             lowest_called = seat < lowest_called ? seat : lowest_called;
