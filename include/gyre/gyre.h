@@ -674,7 +674,7 @@ GYRE_API int gyre_recv_tag_start(struct gyre_comm *comm, void *data, uint64_t co
 
 #define GYRE_ANY_SOURCE (-1)
 
-/* What gyre_recv_any() has received. */
+/* A message that gyre_recv_any() has received. */
 struct gyre_received {
     int source; /* the rank that sent it */
     int tag;

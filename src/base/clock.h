@@ -10,7 +10,8 @@
 
 uint64_t gyre_now_ns(void);
 
-/* The time of day, CLOCK_REALTIME in nanoseconds: for people, and never to measure. */
+/* The time of day, CLOCK_REALTIME in nanoseconds: for people, and to compare machines' clocks;
+ * never to measure a duration. */
 uint64_t gyre_wall_clock_ns(void);
 
 #endif

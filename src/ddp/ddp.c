@@ -7,7 +7,7 @@
 
 /* -- create and destroy ------------------------------------------------------------------------ */
 
-/* What there is one of for each rank. */
+/* Allocates notes and checksums, one of each for each rank. */
 static int allocate_notes(struct gyre_ddp *ddp)
 {
     free(ddp->note);

@@ -7,15 +7,7 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-static uint64_t wall_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * GYRE_SECOND + (uint64_t)now.tv_nsec;
-}
 
 int gyre_train_open_report(struct gyre_train *t)
 {
@@ -28,7 +20,7 @@ int gyre_train_open_report(struct gyre_train *t)
                                           .append = t->step > 0,
                                           .epochs = (uint64_t)o->epochs,
                                           .steps_per_epoch = t->steps_per_epoch,
-                                          .wall_ns = wall_ns(),
+                                          .wall_ns = gyre_wall_clock_ns(),
                                           .terminal = t->terminal ? fileno(t->terminal) : -1,
                                           .warnings = STDERR_FILENO,
                                           .quiet = o->quiet};

@@ -1,4 +1,4 @@
-/* What the end of a child means: nothing, a failure, or a loss to an elastic job.
+/* The meaning of a child's end: nothing, a failure, or a loss to an elastic job.
  *
  *     a rank               ended by a signal            failure, at once
  *                          ended with an exit code      failure, doubted for a moment (outcome.c)

@@ -38,13 +38,6 @@
 
 static uint8_t piece[PIECE];
 
-static uint64_t time_of_day_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * GYRE_SECOND + (uint64_t)now.tv_nsec;
-}
-
 static int send_to(int fd, void *bytes, size_t length, uint64_t patience)
 {
     return gyre_socket_move(fd, POLLOUT, bytes, length, gyre_now_ns() + patience);
@@ -60,7 +53,7 @@ static int receive_from(int fd, void *bytes, size_t length, uint64_t patience)
 static int serve_round_trip(int fd)
 {
     uint8_t time[8];
-    gyre_put64(time, time_of_day_ns());
+    gyre_put64(time, gyre_wall_clock_ns());
     return send_to(fd, time, sizeof time, ANSWER);
 }
 
@@ -137,7 +130,7 @@ static int try_round_trips(int fd, struct gyre_probe *probe)
     int status = 0;
     for (int i = 0; i < ROUND_TRIPS && !status; i++) {
         uint8_t time[8];
-        uint64_t wall = time_of_day_ns(), begun = gyre_now_ns();
+        uint64_t wall = gyre_wall_clock_ns(), begun = gyre_now_ns();
         status = send_to(fd, (char[]){'p'}, 1, ANSWER);
         if (!status)
             status = receive_from(fd, time, sizeof time, ANSWER);
