@@ -68,6 +68,13 @@ static struct gyre_queue *send_queue_of(struct gyre_stream *stream, const struct
     }
 }
 
+/* Takes back what a message was charged. Credit returned for it before it left is a lie. */
+static int uncharge(struct gyre_credit *credit, uint64_t length)
+{
+    credit->spent -= length + GYRE_UNEXPECTED_CHARGE;
+    return credit->returned > credit->spent ? GYRE_CORRUPT : 0;
+}
+
 static void withdraw_moving(struct gyre_stream *stream, struct gyre_send *send)
 {
     int status = 0;
@@ -80,7 +87,7 @@ static void withdraw_moving(struct gyre_stream *stream, struct gyre_send *send)
     if (tear(stream, send, &status)) {
         send->state = GYRE_SEND_TEARING;
     } else if (eager) {
-        stream->credit.spent -= send->length + GYRE_UNEXPECTED_CHARGE;
+        status = uncharge(&stream->credit, send->length);
         gyre_stream_release_send(stream, send);
     } else {
         send->state = GYRE_SEND_VOID;

@@ -426,6 +426,20 @@ static void credit_does_not_shrink(void **state)
     fixture_free(f);
 }
 
+/* Credit may come back while its message is still to be written only if the peer lies. The lie
+ * shows when the message is withdrawn. */
+static void credit_for_what_never_left_is_corrupt(void **state)
+{
+    struct fixture *f = fixture_new(4, true);
+    struct iovec iov[2];
+    assert_int_equal(post_send(f, 0, 0, "four", 4), 0);
+    assert_int_equal(gyre_stream_gather(f->pair.end[0], iov, 2), 1);
+    assert_int_equal(say(f, GYRE_FRAME_CREDIT, 0, 0, 68), 0);
+    gyre_stream_cancel(f->pair.end[0], 0);
+    assert_int_equal(post_send(f, 0, 1, "four", 4), GYRE_CORRUPT);
+    fixture_free(f);
+}
+
 static void what_goes_unasked_has_the_streams_limit(void **state)
 {
     struct gyre_stream_options options = {.posts = 8, .eager = GYRE_EAGER_MOST};
@@ -498,6 +512,7 @@ int main(void)
                                        cmocka_unit_test(too_much_is_corrupt),
                                        cmocka_unit_test(nothing_follows_a_bye),
                                        cmocka_unit_test(credit_does_not_shrink),
+                                       cmocka_unit_test(credit_for_what_never_left_is_corrupt),
                                        cmocka_unit_test(what_goes_unasked_has_the_streams_limit),
                                        cmocka_unit_test(posts_out_of_range_are_refused)};
     int bad = cmocka_run_group_tests_name("read", tests, NULL, NULL);
