@@ -7,9 +7,9 @@
  * its own. A child dies with its parent, and all die, after a moment to speak, with the first that
  * fails. */
 #include "harness/local.h"
+#include "base/port.h"
 #include "harness/options.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -20,7 +20,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,7 +29,8 @@
 struct job {
     int ranks;
     bool pinned;
-    int port;
+    uint16_t port;
+    int port_keeper; /* keeps rank 0's port while the ranks are there */
     uint8_t key[32];
     char name[33];
     pid_t parent;
@@ -43,25 +43,13 @@ static int complain(const char *what)
     return 1;
 }
 
-static int free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool ok = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
-              getsockname(fd, (struct sockaddr *)&address, &length) == 0;
-    if (fd >= 0) {
-        close(fd);
-    }
-    return ok ? ntohs(address.sin_port) : -1;
-}
-
 static bool prepare(struct job *job, int ranks)
 {
     uint8_t draw[16];
-    *job = (struct job){.ranks = ranks, .port = free_port(), .parent = getpid()};
+    *job = (struct job){.ranks = ranks, .parent = getpid()};
+    job->port_keeper = gyre_port_reserve(&job->port);
     job->pid = calloc((size_t)ranks, sizeof *job->pid);
-    if (!job->pid || job->port < 0 || getrandom(draw, sizeof draw, 0) != sizeof draw ||
+    if (!job->pid || job->port_keeper < 0 || getrandom(draw, sizeof draw, 0) != sizeof draw ||
         getrandom(job->key, sizeof job->key, 0) != sizeof job->key) {
         return false;
     }
@@ -250,6 +238,7 @@ int bench_run_locally(int ranks, bool pinned, int argc, char **argv)
         }
     }
     int code = wait_for_all(&job);
+    close(job.port_keeper);
     free(job.pid);
     free(words);
     return code;

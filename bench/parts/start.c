@@ -8,14 +8,14 @@
  * rank's own two buffers and the peers' buffers that it has mapped and touched.
  *
  * The floor is the same without gyre: processes that start and end at once. */
+#include "base/port.h"
+
 #include <gyre/gyre.h>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -102,16 +102,17 @@ static void put(const char *name, long value)
     setenv(name, text, 1);
 }
 
-static int free_port(void)
+/* A port that is kept for this round's ranks until the next round. */
+static uint16_t free_port(void)
 {
-    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof any;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&any, sizeof any) ||
-        getsockname(fd, (struct sockaddr *)&any, &length))
+    static int keeper = -1;
+    uint16_t port;
+    if (keeper >= 0)
+        close(keeper);
+    keeper = gyre_port_reserve(&port);
+    if (keeper < 0)
         exit(1);
-    close(fd);
-    return ntohs(any.sin_port);
+    return port;
 }
 
 static void prepare(int ranks, int round)

@@ -17,17 +17,16 @@
 #include "launch/launch.h"
 
 #include "base/bytes.h"
+#include "base/port.h"
 #include "base/rng.h"
 #include "launch/meet.h"
 #include "launch/start.h"
 #include "transport/job/job.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define PAUSE_MOST_MS 30000
@@ -40,36 +39,7 @@ static int random_id(struct gyre_launch_job *job)
     return status;
 }
 
-/* Draws a port below the ephemeral range, from which the kernel gives none away: nobody else gets
- * it by chance before rank 0 listens. Another one for each job. */
-static int draw_port(void)
-{
-    uint16_t random = 0;
-    return gyre_random_bytes(&random, sizeof random) ? 29500 : 20000 + random % 12000;
-}
-
-static bool is_free(int port)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons((uint16_t)port),
-                                  .sin_addr.s_addr = htonl(INADDR_ANY)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool bound = fd >= 0 && !bind(fd, (struct sockaddr *)&address, sizeof address);
-    if (fd >= 0)
-        close(fd);
-    return bound;
-}
-
-/* A port of another machine cannot be tried beforehand. */
-static int choose_port(bool here)
-{
-    int port = draw_port();
-    for (int tries = 0; here && tries < 100 && !is_free(port); tries++)
-        port = draw_port();
-    return port;
-}
-
-static void choose_root(const struct gyre_launch_options *options, struct gyre_launch_job *job)
+static void choose_address(const struct gyre_launch_options *options, struct gyre_launch_job *job)
 {
     const char *host = options->hosts ? options->hosts->name[0] : "127.0.0.1";
     const char *at = strchr(host, '@');
@@ -77,9 +47,23 @@ static void choose_root(const struct gyre_launch_options *options, struct gyre_l
              options->master_addr ? options->master_addr
              : at                 ? at + 1
                                   : host);
-    job->master_port = options->master_port;
-    if (!job->master_port)
-        job->master_port = choose_port(!options->hosts);
+}
+
+/* Returns the descriptor that keeps the port for rank 0, or a negative number: a given port is the
+ * user's, and one of another machine cannot be kept from here. */
+static int choose_port(const struct gyre_launch_options *options, struct gyre_launch_job *job)
+{
+    uint16_t port = 0;
+    int keeper = -1;
+    if (options->master_port)
+        job->master_port = options->master_port;
+    else if (options->hosts)
+        job->master_port = gyre_port_draw();
+    else {
+        keeper = gyre_port_reserve(&port);
+        job->master_port = port;
+    }
+    return keeper;
 }
 
 /* Reads the key from a launcher above: 64 hexadecimal digits and a newline, before any other
@@ -210,13 +194,12 @@ static int check_elastic(const struct gyre_launch_job *job, struct gyre_trouble 
 
 /* From a meeting of the launchers to the end of all children. Returns the exit code, or a negative
  * status with its trouble. */
-static int start_once(const struct gyre_launch_options *options, struct gyre_launch_job *job,
-                      enum gyre_restart *restart, struct gyre_trouble *trouble)
+static int run_children(const struct gyre_launch_options *options, struct gyre_launch_job *job,
+                        enum gyre_restart *restart, struct gyre_trouble *trouble)
 {
     struct gyre_meeting meeting = {0};
     struct gyre_children all;
     int status = 0;
-    choose_root(options, job);
     if (meets(options))
         status = gyre_meeting_hold(&meeting, options->node, job, trouble);
     if (status || (status = check_elastic(job, trouble))) {
@@ -235,6 +218,17 @@ static int start_once(const struct gyre_launch_options *options, struct gyre_lau
     *restart = all.restart;
     gyre_children_destroy(&all);
     gyre_meeting_end(&meeting);
+    return status;
+}
+
+static int start_once(const struct gyre_launch_options *options, struct gyre_launch_job *job,
+                      enum gyre_restart *restart, struct gyre_trouble *trouble)
+{
+    choose_address(options, job);
+    int keeper = choose_port(options, job);
+    int status = run_children(options, job, restart, trouble);
+    if (keeper >= 0)
+        close(keeper);
     return status;
 }
 

@@ -1,8 +1,8 @@
 /* The rig's inside. */
 #include "rig/comm_rig.h"
+#include "base/port.h"
 #include "rig/test.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -52,18 +52,6 @@ void rig_note(struct rig *rig, struct gyre_comm *comm, int status, uint64_t sinc
     rig->shared->took_ns[rank] = rig_now() - since_ns;
     snprintf(rig->shared->error[rank], sizeof(rig->shared->error[rank]), "%s", gyre_error(comm));
     rig->shared->status[rank] = status;
-}
-
-static int free_port(void)
-{
-    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof(any);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&any, sizeof(any)) ||
-        getsockname(fd, (struct sockaddr *)&any, &length))
-        abort();
-    close(fd);
-    return ntohs(any.sin_port);
 }
 
 static void put(const char *name, long value)
@@ -127,13 +115,17 @@ static int be_rank(struct rig *rig, int rank, int port)
 
 void rig_start(struct rig *rig)
 {
-    int port = free_port();
+    uint16_t port;
+    rig->port_keeper = gyre_port_reserve(&port);
+    if (rig->port_keeper < 0)
+        abort();
     rig->shared =
         mmap(NULL, sizeof(*rig->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     fflush(NULL);
     for (int rank = 0; rank < rig->n; rank++) {
         rig->pid[rank] = fork();
         if (rig->pid[rank] == 0) {
+            close(rig->port_keeper);
             int code = be_rank(rig, rank, port);
             fflush(NULL);
             _exit(code);
@@ -179,6 +171,7 @@ int rig_wait(struct rig *rig, int seconds, uint64_t excused)
             kill(rig->pid[rank], SIGKILL);
             waitpid(rig->pid[rank], NULL, 0);
         }
+    close(rig->port_keeper);
     return bad;
 }
 

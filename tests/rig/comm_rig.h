@@ -27,6 +27,7 @@ struct rig {
     void *argument;
     struct rig_shared *shared;
     pid_t pid[RIG_RANKS_MAX];
+    int port_keeper; /* keeps rank 0's port for this job, from rig_start() to rig_wait() */
 };
 
 struct rig_shared {

@@ -2,10 +2,10 @@
  * of them. */
 #include "program/failures/calls_run.h"
 #include "program/failures/calls_work.h"
+#include "base/port.h"
 #include "rig/clean_room.h"
 #include "rig/sanitized.h"
 
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -112,18 +111,6 @@ int calls_prepare(void)
 
 /* -- a run ------------------------------------------------------------------------------------- */
 
-static int free_port(void)
-{
-    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof any;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&any, sizeof any) ||
-        getsockname(fd, (struct sockaddr *)&any, &length))
-        abort();
-    close(fd);
-    return ntohs(any.sin_port);
-}
-
 static void put(const char *name, int value)
 {
     char text[32];
@@ -220,11 +207,13 @@ static void read_text(int fd, char *text)
 
 static void play(const struct calls_scene *scene, int victim, struct run *run)
 {
-    int life[2], port = free_port();
+    int life[2];
+    uint16_t port;
+    int keeper = gyre_port_reserve(&port);
     const char *slow = getenv("GYRE_TEST_SLOW");
     uint64_t end = calls_now_ms() + BOUND_MS * (uint64_t)(slow ? atoi(slow) : 1);
     snprintf(job, sizeof job, "calls-%d-%d", (int)getpid(), jobs++);
-    if (pipe2(life, O_CLOEXEC))
+    if (keeper < 0 || pipe2(life, O_CLOEXEC))
         abort();
     run->count = scene->ranks ? scene->ranks : 1;
     for (int i = 0; i < run->count; i++)
@@ -235,6 +224,7 @@ static void play(const struct calls_scene *scene, int victim, struct run *run)
     struct pollfd ended = {life[0], POLLIN, 0};
     run->lives_on = poll(&ended, 1, 5000) != 1;
     close(life[0]);
+    close(keeper);
     for (int i = 0; i < run->count; i++) {
         read_text(run->process[i].out, run->process[i].out_text);
         read_text(run->process[i].err, run->process[i].err_text);

@@ -5,10 +5,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/port.h"
 #include "transport/net/address.h"
 #include "rig/test.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,22 +20,12 @@
 
 static uint64_t started;
 
-uint16_t rig_free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_false(bind(fd, (struct sockaddr *)&address, sizeof address));
-    assert_false(getsockname(fd, (struct sockaddr *)&address, &length));
-    close(fd);
-    return ntohs(address.sin_port);
-}
-
 void rig_setup(struct rig *rig, int n)
 {
     memset(rig, 0, sizeof *rig);
     rig->n = n;
-    rig->port = rig_free_port();
+    rig->port_keeper = gyre_port_reserve(&rig->port);
+    assert_true(rig->port_keeper >= 0);
     size_t bytes = RIG_RANKS * sizeof *rig->result;
     rig->result = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(rig->result, MAP_FAILED);
@@ -244,5 +234,6 @@ void rig_teardown(struct rig *rig)
     for (int i = 0; i < RIG_RANKS; i++)
         if (rig->rank[i].log > 0)
             close(rig->rank[i].log);
+    close(rig->port_keeper);
     munmap(rig->result, RIG_RANKS * sizeof *rig->result);
 }

@@ -36,6 +36,7 @@ struct rig_rank {
 struct rig {
     int n;
     uint16_t port;
+    int port_keeper; /* keeps the port for this job */
     struct rig_rank rank[RIG_RANKS];
     struct rig_result *result; /* [RIG_RANKS], shared */
 };
@@ -43,7 +44,6 @@ struct rig {
 /* n ranks of one job with a fresh port of 127.0.0.1, 10 s to join, transport auto, channels
  * exercised afterwards. */
 void rig_setup(struct rig *rig, int n);
-uint16_t rig_free_port(void); /* nobody listens there now */
 void rig_start(struct rig *rig, int rank);
 void rig_run(struct rig *rig);         /* starts all and waits for all */
 int rig_first_to_end(struct rig *rig); /* waits for one child, returns its index */

@@ -1,15 +1,14 @@
 /* One `gyre run` for each node, several on this machine: they meet, count their ranks together, and
  * fail together. */
+#include "base/port.h"
 #include "rig/launch_rig.h"
 #include "rig/test.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,16 +16,17 @@
 
 static struct rig node[NODES_MAX];
 
+/* A port that is kept for the launchers until the next one is asked for. */
 static const char *free_port(void)
 {
     static char text[8];
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, length), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-    close(fd);
-    snprintf(text, sizeof text, "%d", ntohs(address.sin_port));
+    static int keeper = -1;
+    uint16_t number;
+    if (keeper >= 0)
+        close(keeper);
+    keeper = gyre_port_reserve(&number);
+    assert_true(keeper >= 0);
+    snprintf(text, sizeof text, "%d", number);
     return text;
 }
 
