@@ -15,6 +15,7 @@
  * Tested by tests/program/train/elastic.c. */
 #include "train/inside.h"
 
+#include "base/clock.h"
 #include "model/network/state.h"
 
 #include <errno.h>
@@ -111,9 +112,23 @@ static int share_position(struct gyre_train *t, int from)
     return 0;
 }
 
+/* Reports the step that this rank has not completed, and has taken over: what the sums of the epoch
+ * have grown by. */
+static void tell_taken_over(struct gyre_train *t, const struct gyre_train_tally *before)
+{
+    const struct gyre_train_tally *now = &t->tally;
+    struct gyre_ddp_result step = {.samples = (uint64_t)(now->samples - before->samples)};
+    step.sum[GYRE_TRAIN_LOSS_SUM] = now->loss - before->loss;
+    step.sum[GYRE_TRAIN_RIGHT_SUM] = now->right - before->right;
+    uint64_t took_ns = (uint64_t)((now->seconds - before->seconds) * 1e9);
+    if (now->steps > before->steps)
+        gyre_train_tell_step(t, &step, gyre_now_ns() - took_ns);
+}
+
 /* Takes weights, optimiser and position from the rank that is furthest. */
 static int catch_up(struct gyre_train *t)
 {
+    struct gyre_train_tally before = t->tally;
     int from;
     int status = find_foremost(t, &from);
     if (!status)
@@ -121,6 +136,8 @@ static int catch_up(struct gyre_train *t)
     if (!status)
         status = gyre_replica_follow(&t->replica, from);
     gyre_train_keep_running(t);
+    if (!status)
+        tell_taken_over(t, &before);
     return gyre_train_explain(t, status);
 }
 
