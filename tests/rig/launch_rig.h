@@ -42,7 +42,7 @@ void rig_wait_for(struct rig *rig, const char *text); /* on either output */
 void rig_wait_end(struct rig *rig);
 void rig_wait_lifeless(struct rig *rig); /* every process it started has ended too */
 void rig_signal(struct rig *rig, int number);
-void rig_signal_rank(struct rig *rig, int rank, int number); /* that `gyre run` started here */
+void rig_signal_rank(struct rig *rig, int rank, int number); /* which the tool has started here */
 void rig_end(struct rig *rig); /* frees what is held; kills the tool if it still runs */
 
 /* What the tool printed, looked at. */

@@ -29,7 +29,8 @@ void gyre_children_announce(struct gyre_children *all, const struct gyre_launche
  * the launcher that told the failure; NULL: the failure was seen here. */
 void gyre_children_decide(struct gyre_children *all, int code, const char *text,
                           const struct gyre_launcher_line *teller);
-/* The same for a mere exit code, which may be the consequence of what is noticed later. */
+/* Notes an exit code as the first failure until a failure is known beyond doubt: the end of a
+ * process may be the consequence of what is noticed later. */
 void gyre_children_suspect(struct gyre_children *all, int code, const char *text);
 /* Writes a line to standard error, without the last message of a child at the end of `text` where
  * the reader still has that before him. */

@@ -10,17 +10,6 @@
 
 enum { SAMPLES = 142, EPOCHS = 3000 }; /* of wine, that are trained on; more than anybody waits */
 
-static void kill_rank(int rank)
-{
-    char command[600];
-    snprintf(command, sizeof command,
-             "{ for p in $(cat /proc/%d/task/*/children); do "
-             "tr '\\0' '\\n' </proc/$p/environ | grep -qx RANK=%d && kill -9 $p; done; } "
-             "2>/dev/null; true",
-             (int)rig.pid, rank);
-    assert_int_equal(system(command), 0);
-}
-
 /* Sums the samples of the steps of each epoch, as the metrics have them. */
 static void check_samples(const char *path, const char *optimizer)
 {
@@ -53,9 +42,9 @@ static void lose_two(int second, const char *optimizer)
     words[16] = in_folder("run.jsonl");
     rig_start(&rig, words);
     rig_wait_for(&rig, "epoch 2/");
-    kill_rank(2);
+    rig_signal_rank(&rig, 2, SIGKILL);
     rig_wait_for(&rig, "2 ranks go on from step");
-    kill_rank(second);
+    rig_signal_rank(&rig, second, SIGKILL);
     rig_wait_for(&rig, "1 rank goes on from step");
     rig_signal(&rig, SIGTERM);
     rig_wait_end(&rig);
@@ -87,7 +76,7 @@ static void too_few_ranks_end_it(void **state)
     clean();
     rig_start(&rig, words);
     rig_wait_for(&rig, "epoch 2/");
-    kill_rank(1);
+    rig_signal_rank(&rig, 1, SIGKILL);
     rig_wait_end(&rig);
     assert_int_not_equal(rig.code, 0);
     rig_wait_lifeless(&rig);

@@ -3,6 +3,7 @@
 #include "rig/train_rig.h"
 #include "rig/test.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -259,15 +260,9 @@ static void kill_and_expect(int rank, const char *says, int most)
 {
     const char *words[] = {"train", "--preset", "wine",       "--ranks",
                            "3",     "--epochs", "1000000000", NULL};
-    char command[600];
     rig_start(&rig, words);
     rig_wait_for(&rig, "epoch 1/");
-    snprintf(command, sizeof command,
-             "{ for p in $(cat /proc/%d/task/*/children); do "
-             "tr '\\0' '\\n' </proc/$p/environ | grep -qx RANK=%d && kill -9 $p; done; } "
-             "2>/dev/null; true",
-             (int)rig.pid, rank);
-    assert_int_equal(system(command), 0);
+    rig_signal_rank(&rig, rank, SIGKILL);
     rig_wait_end(&rig);
     assert_int_not_equal(rig.code, 0);
     int times = count_parts(rig.err_text, says);
