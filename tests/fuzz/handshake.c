@@ -15,7 +15,10 @@
 
 static struct gyre_claim claim(void)
 {
-    return (struct gyre_claim){.version_low = 1, .version_high = 1, .world = 4, .purpose = 1};
+    return (struct gyre_claim){.version_low = GYRE_PROTOCOL_LOW,
+                               .version_high = GYRE_PROTOCOL_HIGH,
+                               .world = 4,
+                               .purpose = 1};
 }
 
 /* The bytes are not signed with the key, so the machine must stay closed whatever they are. */

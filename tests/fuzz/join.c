@@ -173,7 +173,10 @@ static void pass_on(struct gyre_handshake *from, struct gyre_handshake *to)
 static void prove_once(void)
 {
     static const uint8_t key[GYRE_KEY_BYTES] = {7}, nonce[2][NONCE_BYTES] = {{8}, {9}};
-    const struct gyre_claim claim = {.version_low = 1, .version_high = 1, .world = 4, .purpose = 1};
+    const struct gyre_claim claim = {.version_low = GYRE_PROTOCOL_LOW,
+                                     .version_high = GYRE_PROTOCOL_HIGH,
+                                     .world = 4,
+                                     .purpose = 1};
     if (proven[0].state == GYRE_HANDSHAKE_PROVEN)
         return;
     for (int side = 0; side < 2; side++)

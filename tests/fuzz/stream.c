@@ -185,7 +185,8 @@ static void feed_raw(struct play *play)
 
 static void feed_frame(struct play *play)
 {
-    static uint8_t wire[GYRE_FRAME_BYTES + GYRE_FRAME_PAYLOAD_MAX];
+    static uint8_t wire[GYRE_FRAME_HEAD_MOST + GYRE_FRAME_PAYLOAD_MAX];
+    const uint32_t head = gyre_stream_head_bytes(play->pair.end[0]);
     struct script *script = &play->script;
     uint8_t kind = next(script) % 8;
     struct gyre_frame frame = {.kind = kind, .match = some_name(next(script))};
@@ -196,13 +197,15 @@ static void feed_frame(struct play *play)
     if (kind == GYRE_FRAME_GRANT || kind == GYRE_FRAME_ASK) {
         frame.length = 8;
         length = htole64(length);
-        memcpy(wire + GYRE_FRAME_BYTES, &length, 8);
+        memcpy(wire + head, &length, 8);
     } else if (kind != GYRE_FRAME_DATA && kind != GYRE_FRAME_PIECE) {
         frame.length = 0;
         frame.match.sequence = kind == GYRE_FRAME_CREDIT ? length : frame.match.sequence;
     }
-    gyre_frame_encode(&frame, wire + GYRE_FRAME_BYTES, wire);
-    feed(play, wire, GYRE_FRAME_BYTES + frame.length);
+    gyre_frame_encode(&frame, wire);
+    if (head == GYRE_FRAME_BYTES + GYRE_FRAME_SUM_BYTES)
+        gyre_frame_sum_payload(wire, wire + head, frame.length);
+    feed(play, wire, head + frame.length);
 }
 
 static void write_some(struct play *play)

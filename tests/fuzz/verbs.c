@@ -81,7 +81,7 @@ static uint32_t write_frame(struct play *play, uint8_t *to)
                                .epoch = next(play) % 64 == 1};
     frame.match.sequence += name >> 6;
     memset(to + GYRE_FRAME_BYTES, (int)frame.match.sequence, frame.length);
-    gyre_frame_encode(&frame, to + GYRE_FRAME_BYTES, to);
+    gyre_frame_encode(&frame, to);
     return GYRE_FRAME_BYTES + frame.length;
 }
 
@@ -225,7 +225,7 @@ static struct gyre_verbs_wire *open_wire(void)
 
 static struct gyre_verbs_pipe *open_pipe(struct gyre_verbs_wire *wire)
 {
-    const struct gyre_stream_options options = {.posts = POSTS, .checksum = true, .places = 4};
+    const struct gyre_stream_options options = {.posts = POSTS, .places = 4};
     struct gyre_pipe *end;
     REQUIRE(!gyre_end_create(sizeof(struct gyre_verbs_pipe), wire->rank, 7, &options, 1, &end));
     struct gyre_verbs_pipe *pipe = (struct gyre_verbs_pipe *)end;

@@ -26,8 +26,8 @@
 #define GYRE_REFUSAL_TEXT  512
 #define GYRE_REFUSAL_BYTES (4 + 2 + GYRE_REFUSAL_TEXT) /* encoded, at most */
 
-#define GYRE_PROTOCOL_LOW  1
-#define GYRE_PROTOCOL_HIGH 1
+#define GYRE_PROTOCOL_LOW  2
+#define GYRE_PROTOCOL_HIGH 2
 
 /* CHECKUP: `gyre doctor`, which is no rank of a job. WATCH: a control connection, made anew.
  * RENEW: a data connection, made anew. MEMBERS: members of a job that agree on who goes on; rank

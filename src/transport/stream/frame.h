@@ -1,15 +1,18 @@
-/* The frame: 32 bytes before every piece of payload on a byte stream. All wire constants of the
- * data path are here.
+/* The frame: a header of 32 bytes, what proves its payload, and the payload. All wire constants of
+ * the data path are here.
  *
- *    0        4      6      8                16     18     20               28     32
- *    | length | epoch| comm | sequence       | lane | order| fingerprint    | crc  | payload …
+ *    0        4      6      8             16     18     20             28    32
+ *    | length | epoch| comm | sequence    | lane | order| fingerprint  | sum | proof | payload …
  *
  * Little endian. The top 4 bits of `length` are the kind, the next 4 are zero, the low 24 the
- * payload's bytes. crc is the CRC-32C of the first 28 bytes followed by the payload (of the 28
- * bytes alone between ends that agreed to skip it).
+ * payload's bytes. The sum is the CRC-32C of the 28 bytes before it: a header proves itself, so a
+ * reader waits for no byte that a damaged length has promised.
  *
- * Between ends that share keys (transport/seal/seal.h) a tag of 16 bytes stands behind the header,
- * of the header and the payload, and the crc is of the 28 bytes alone. */
+ * The proof of the payload is one of three, alike at both ends:
+ *
+ *     with keys (transport/seal/seal.h)   16 bytes: the tag, of header and payload
+ *     with sums of payloads                4 bytes: the CRC-32C of the 28 bytes and the payload
+ *     inside the memory of one machine     none */
 #ifndef GYRE_TRANSPORT_STREAM_FRAME_H
 #define GYRE_TRANSPORT_STREAM_FRAME_H
 
@@ -18,8 +21,9 @@
 
 #include <stddef.h>
 
-#define GYRE_FRAME_BYTES       32
-#define GYRE_FRAME_HEAD_MOST   (GYRE_FRAME_BYTES + GYRE_SEAL_TAG_BYTES)
+#define GYRE_FRAME_BYTES       32                                       /* of the header */
+#define GYRE_FRAME_SUM_BYTES   4                                        /* of the payload's sum */
+#define GYRE_FRAME_HEAD_MOST   (GYRE_FRAME_BYTES + GYRE_SEAL_TAG_BYTES) /* before the payload */
 #define GYRE_FRAME_PAYLOAD_MAX (256u * 1024) /* a longer message is several frames, in order */
 /* The default limit of a message that waits for no GRANT. */
 #define GYRE_EAGER_MAX         (16u * 1024)
@@ -63,15 +67,22 @@ struct gyre_frame {
     uint32_t length; /* payload bytes */
     uint16_t epoch;
     struct gyre_match match;
-    uint32_t crc;
+    uint32_t sum; /* decode() fills it in, encode() does not read it */
 };
 
-/* The functions are pure. encode() computes the sum over header and `payload` (NULL: over the
- * header alone). decode() checks kind and limits only and returns 0 or GYRE_CORRUPT. A
- * reader goes on from sum() with each piece of payload and must end at frame.crc. */
-void gyre_frame_encode(const struct gyre_frame *frame, const void *payload,
-                       uint8_t out[GYRE_FRAME_BYTES]);
+/* The functions are pure. encode() writes the header with its sum. decode() checks sum, kind and
+ * limits, and returns 0 or GYRE_CORRUPT. A payload's sum goes on from its header's sum. */
+void gyre_frame_encode(const struct gyre_frame *frame, uint8_t out[GYRE_FRAME_BYTES]);
 int gyre_frame_decode(const uint8_t in[GYRE_FRAME_BYTES], struct gyre_frame *frame);
-uint32_t gyre_frame_sum(const uint8_t in[GYRE_FRAME_BYTES]); /* of the first 28 bytes */
+
+/* The sum of the first 28 bytes. */
+uint32_t gyre_frame_sum(const uint8_t in[GYRE_FRAME_BYTES]);
+
+/* Writes the sum of the payload behind a header that encode() has written. */
+void gyre_frame_sum_payload(uint8_t head[GYRE_FRAME_BYTES + GYRE_FRAME_SUM_BYTES],
+                            const void *payload, uint32_t length);
+
+/* The payload's sum that stands behind a header. */
+uint32_t gyre_frame_payload_sum(const uint8_t head[GYRE_FRAME_BYTES + GYRE_FRAME_SUM_BYTES]);
 
 #endif

@@ -8,16 +8,23 @@
  * read-ahead are parsed and copied on; all of them are used up before read() returns, except the
  * start of a header.
  *
- *      header ─▶ where does its payload belong? ─▶ payload, summed as it comes ─▶ sum? ─▶ act
+ *      header ─▶ its sum? ─▶ where does its payload belong? ─▶ payload, summed as it comes
+ *                                                                   │
+ *                                                        its sum? ◀─┘ ─▶ act
  *
- * With keys the sum is a tag, and an encrypted payload is decrypted as it comes.
+ * With keys the payload's sum is a tag, and an encrypted payload is decrypted as it comes.
  *
  * A carrier whose bytes lie in memory already feeds them from there.
  *
- * Before the sum is proved, a header is believed only as far as its length and the place of its
- * payload. A wrong name or fingerprint becomes a pending status, so that a flipped bit is told as
- * GYRE_CORRUPT and not as GYRE_MISMATCH. A fault that no honest sum could excuse (a message beyond
- * the credit, a piece that was not granted) fails at once.
+ * A header whose sum is right was not damaged, but without its tag anybody may have written it.
+ * Before the payload is proved, a header is believed only as far as its length and the place of its
+ * payload. A wrong name or fingerprint becomes a pending status, so that a forgery is told as
+ * GYRE_CORRUPT and not as GYRE_MISMATCH. A fault that no honest proof could excuse (a message
+ * beyond the credit, a piece that was not granted) fails at once.
+ *
+ * Whoever can forge a length can also hold bytes back: both make the reader wait, for bytes that
+ * never come or for bytes that come late. The next frame ends the wait for a forged length, because
+ * no tag fits; so does the end of the connection.
  *
  * Tested by tests/unit/transport/stream/stream_test.c. */
 #include "transport/stream/inside.h"
@@ -157,7 +164,9 @@ static int open_frame(struct gyre_stream *stream, const uint8_t *header)
     if (status || in->frame.epoch != stream->epoch) {
         return GYRE_CORRUPT;
     }
-    in->crc = gyre_frame_sum(header);
+    in->sum = in->frame.sum;
+    if (stream->checksum)
+        in->wanted = gyre_frame_payload_sum(header);
     if (stream->seal_in) {
         memcpy(in->tag, header + GYRE_FRAME_BYTES, sizeof in->tag);
         gyre_seal_begin(stream->seal_in, header, GYRE_FRAME_BYTES);
@@ -191,7 +200,7 @@ static int act(struct gyre_stream *stream)
 static int close_frame(struct gyre_stream *stream)
 {
     struct gyre_incoming *in = &stream->in;
-    if (in->crc != in->frame.crc ||
+    if ((stream->checksum && in->sum != in->wanted) ||
         (stream->seal_in && !gyre_seal_matches(stream->seal_in, in->tag))) {
         return GYRE_CORRUPT;
     }
@@ -204,7 +213,7 @@ static int close_frame(struct gyre_stream *stream)
 static void sum_payload(struct gyre_stream *stream, const uint8_t *bytes, size_t length)
 {
     if (stream->checksum) {
-        stream->in.crc = gyre_crc32c(stream->in.crc, bytes, length);
+        stream->in.sum = gyre_crc32c(stream->in.sum, bytes, length);
     }
     stream->in.left -= (uint32_t)length;
 }
@@ -375,7 +384,7 @@ static int feed_header(struct gyre_stream *stream, const uint8_t *bytes, uint32_
     struct gyre_incoming *in = &stream->in;
     memcpy(in->ahead + in->have, bytes, part);
     in->have += part;
-    if (in->have < GYRE_FRAME_BYTES)
+    if (in->have < stream->head)
         return 0;
     in->have = 0;
     int status = open_frame(stream, in->ahead);
@@ -395,7 +404,7 @@ int gyre_stream_feed(struct gyre_stream *stream, const uint8_t *bytes, size_t le
     assert(!stream->seal_in && "a carrier that feeds has no keys");
     while (length > 0 && !status) {
         bool header = in->where == GYRE_IN_HEADER;
-        uint32_t most = header ? GYRE_FRAME_BYTES - in->have : in->left;
+        uint32_t most = header ? stream->head - in->have : in->left;
         uint32_t part = length < most ? (uint32_t)length : most;
         status = header ? feed_header(stream, bytes, part) : feed_payload(stream, bytes, part);
         bytes += part;

@@ -75,9 +75,10 @@ struct gyre_incoming {
     enum gyre_where where; /* do the next bytes belong? */
     struct gyre_frame frame;
     uint32_t left; /* payload bytes to come */
-    uint32_t crc;
+    /* Where payloads have sums: of the header and the payload so far, and what it shall become. */
+    uint32_t sum, wanted;
     uint8_t tag[GYRE_SEAL_TAG_BYTES]; /* with keys */
-    int pending_status;               /* fails the stream once the frame's sum has proved it true */
+    int pending_status;               /* fails the stream once the payload's proof is right */
     uint8_t *at;                      /* GYRE_IN_BUFFER */
     struct gyre_receive *receive;     /* the payload's; NULL: none */
     struct gyre_stored *stored;       /* GYRE_IN_STORE */
@@ -105,7 +106,7 @@ struct gyre_done {
 struct gyre_stream {
     int status;
     uint16_t epoch;
-    bool checksum;
+    bool checksum;                        /* of payloads */
     uint32_t head;                        /* bytes before each payload */
     struct gyre_seal *seal_out, *seal_in; /* NULL: no keys */
     /* Bytes of the longest message that comes without a grant, and of all of them. */
@@ -173,6 +174,10 @@ struct gyre_offer *gyre_stream_offer(struct gyre_stream *stream, enum gyre_frame
 
 /* Takes back an offer that no carrier has begun to write. With keys its number stays in use. */
 void gyre_stream_take_back(struct gyre_stream *stream, struct gyre_offer *offer);
+
+/* Writes a frame's header to `head`, and the payload's sum behind it where payloads have sums. */
+void gyre_stream_write_head(const struct gyre_stream *stream, const struct gyre_frame *frame,
+                            const void *payload, uint8_t head[GYRE_FRAME_HEAD_MOST]);
 
 /* Seals the frame whose header is at `head`, and writes the tag behind the header. The payload goes
  * to `to`; NULL: it stays where it is. */

@@ -43,7 +43,7 @@ bool gyre_stream_leave_now(struct gyre_stream *stream, const struct gyre_match *
         return false;
     struct gyre_frame frame = frame_of(stream, match, length);
     stream->credit.spent += length + GYRE_UNEXPECTED_CHARGE;
-    gyre_frame_encode(&frame, stream->checksum ? data : NULL, header);
+    gyre_stream_write_head(stream, &frame, data, header);
     if (stream->seal_out)
         gyre_stream_seal(stream, header, data, gyre_stream_encrypts(stream) ? cipher : NULL,
                          (uint32_t)length);
@@ -139,14 +139,15 @@ static bool is_expected(const struct gyre_stream *stream, const struct gyre_matc
            is_news(stream, match);
 }
 
-/* Whether that header is the message's, with the sum of `payload` if payloads are summed. */
-static bool is_header_of(const struct gyre_stream *stream, const uint8_t header[GYRE_FRAME_BYTES],
-                         const struct gyre_match *match, uint64_t length, const void *payload)
+/* Whether the head before a payload is the message's, with the payload's sum if payloads have
+ * sums. */
+static bool is_head_of(const struct gyre_stream *stream, const uint8_t *head,
+                       const struct gyre_match *match, uint64_t length, const void *payload)
 {
     struct gyre_frame frame = frame_of(stream, match, length);
-    uint8_t wanted[GYRE_FRAME_BYTES];
-    gyre_frame_encode(&frame, payload, wanted);
-    return memcmp(header, wanted, sizeof(wanted)) == 0;
+    uint8_t wanted[GYRE_FRAME_HEAD_MOST];
+    gyre_stream_write_head(stream, &frame, payload, wanted);
+    return memcmp(head, wanted, stream->seal_in ? GYRE_FRAME_BYTES : stream->head) == 0;
 }
 
 static bool count_credit(struct gyre_stream *stream, uint64_t length)
@@ -159,8 +160,8 @@ static bool count_credit(struct gyre_stream *stream, uint64_t length)
 bool gyre_stream_come_now(struct gyre_stream *stream, const struct gyre_match *match,
                           uint64_t length, const uint8_t header[GYRE_FRAME_BYTES])
 {
-    return stream->in.have == 0 && is_expected(stream, match, length) &&
-           is_header_of(stream, header, match, length, NULL) && count_credit(stream, length);
+    return !stream->checksum && stream->in.have == 0 && is_expected(stream, match, length) &&
+           is_head_of(stream, header, match, length, NULL) && count_credit(stream, length);
 }
 
 /* Takes the frame at the beginning of read-ahead to `data`. True: its tag is right; read() finds a
@@ -183,11 +184,10 @@ bool gyre_stream_take_next(struct gyre_stream *stream, const struct gyre_match *
 {
     const uint8_t *ahead = stream->in.ahead;
     if (stream->in.have < stream->head + length || !is_expected(stream, match, length) ||
-        !is_header_of(stream, ahead, match, length,
-                      stream->checksum ? ahead + GYRE_FRAME_BYTES : NULL) ||
+        !is_head_of(stream, ahead, match, length, ahead + stream->head) ||
         (stream->seal_in && !take_sealed(stream, data, length)))
         return false;
     if (!stream->seal_in)
-        gyre_copy(data, ahead + GYRE_FRAME_BYTES, length);
+        gyre_copy(data, ahead + stream->head, length);
     return count_credit(stream, length);
 }

@@ -19,6 +19,14 @@
 
 #define STAGED_MAX (GYRE_FRAME_HEAD_MOST + GYRE_STREAM_INLINE_MAX)
 
+void gyre_stream_write_head(const struct gyre_stream *stream, const struct gyre_frame *frame,
+                            const void *payload, uint8_t head[GYRE_FRAME_HEAD_MOST])
+{
+    gyre_frame_encode(frame, head);
+    if (stream->checksum)
+        gyre_frame_sum_payload(head, payload, frame->length);
+}
+
 void gyre_stream_seal(struct gyre_stream *stream, uint8_t head[GYRE_FRAME_HEAD_MOST],
                       const void *payload, uint8_t *to, uint32_t length)
 {
@@ -68,7 +76,7 @@ struct gyre_offer *gyre_stream_offer(struct gyre_stream *stream, enum gyre_frame
     struct gyre_frame frame = {
         .kind = kind, .length = length, .epoch = stream->epoch, .match = *match};
     uint8_t *head = out->stage + out->staged;
-    gyre_frame_encode(&frame, stream->checksum ? payload : NULL, head);
+    gyre_stream_write_head(stream, &frame, payload, head);
     *offer = (struct gyre_offer){.head = head, .head_left = stream->head, .kind = kind};
     offer_payload(stream, offer, head, payload, length);
     out->staged += offer->head_left;
@@ -82,7 +90,7 @@ static void blank(struct gyre_stream *stream, struct gyre_offer *offer)
     uint8_t *head = stream->out.stage + (offer->head - stream->out.stage);
     const struct gyre_frame frame = {.kind = GYRE_FRAME_BLANK, .epoch = stream->epoch};
     const uint64_t next = gyre_seal_number(stream->seal_out);
-    gyre_frame_encode(&frame, NULL, head);
+    gyre_stream_write_head(stream, &frame, NULL, head);
     gyre_seal_return_to(stream->seal_out, offer->number);
     gyre_stream_seal(stream, head, NULL, NULL, 0);
     gyre_seal_return_to(stream->seal_out, next);

@@ -103,7 +103,7 @@ static void destroy_seals(struct gyre_stream *stream)
 
 static int create_seals(struct gyre_stream *stream, const struct gyre_stream_options *options)
 {
-    stream->head = GYRE_FRAME_BYTES;
+    stream->head = GYRE_FRAME_BYTES + (stream->checksum ? GYRE_FRAME_SUM_BYTES : 0);
     if (options->security == GYRE_SEAL_NONE)
         return 0;
     stream->head = GYRE_FRAME_HEAD_MOST;
@@ -119,6 +119,11 @@ static int create_seals(struct gyre_stream *stream, const struct gyre_stream_opt
 bool gyre_stream_encrypts(const struct gyre_stream *stream)
 {
     return stream->out.cipher.bytes != NULL;
+}
+
+bool gyre_stream_has_keys(const struct gyre_stream *stream)
+{
+    return stream->seal_in != NULL;
 }
 
 uint32_t gyre_stream_head_bytes(const struct gyre_stream *stream)

@@ -52,7 +52,7 @@ struct gyre_send;
 struct gyre_stream_options {
     uint16_t epoch;
     uint32_t posts; /* 1 … 65,536 sends and as many receives */
-    bool checksum;  /* of payload too; false inside one machine's memory: of headers only */
+    bool checksum;  /* of payloads; false inside one machine's memory: of headers only */
     uint32_t eager; /* a longer message waits for a GRANT; both ends alike; 0: GYRE_EAGER_MAX */
     uint32_t peer;  /* the number by which `lookup` knows the peer's memory */
     /* NULL: no memory is seen by both ends. Outlives the stream. */
@@ -68,10 +68,11 @@ struct gyre_stream_options {
 int gyre_stream_create(const struct gyre_stream_options *options, struct gyre_stream **stream);
 void gyre_stream_destroy(struct gyre_stream *stream); /* NULL allowed; forgets outstanding posts */
 
-/* Whether payloads are encrypted. */
+/* Whether frames have tags, and whether payloads are encrypted. */
+bool gyre_stream_has_keys(const struct gyre_stream *stream);
 bool gyre_stream_encrypts(const struct gyre_stream *stream);
 
-/* The bytes before each payload: GYRE_FRAME_BYTES, or GYRE_FRAME_HEAD_MOST with keys. */
+/* The bytes before each payload: the header and the payload's proof (frame.h). */
 uint32_t gyre_stream_head_bytes(const struct gyre_stream *stream);
 
 /* Posts a send or a receive. 0: accepted, the buffer is borrowed until the completion. GYRE_AGAIN:

@@ -56,8 +56,8 @@ static size_t cut_hello(const struct attack *attack, int index, uint8_t bytes[25
     static const uint8_t nonce[32] = {9};
     struct gyre_handshake shake;
     const uint8_t *out;
-    struct gyre_claim claim = {.version_low = 1,
-                               .version_high = 1,
+    struct gyre_claim claim = {.version_low = GYRE_PROTOCOL_LOW,
+                               .version_high = GYRE_PROTOCOL_HIGH,
                                .rank = 1,
                                .world = 4,
                                .purpose = GYRE_PURPOSE_JOIN,

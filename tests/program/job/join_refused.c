@@ -525,8 +525,8 @@ static void a_foreign_listener_is_recognised(void **state)
 /* Answers every hello as rank 2 of the job, which has the key and is not rank 0. */
 static void serve_as_rank_2(int listener, const struct gyre_job *job)
 {
-    struct gyre_claim claim = {.version_low = 1,
-                               .version_high = 1,
+    struct gyre_claim claim = {.version_low = GYRE_PROTOCOL_LOW,
+                               .version_high = GYRE_PROTOCOL_HIGH,
                                .rank = 2,
                                .world = 3,
                                .purpose = GYRE_PURPOSE_JOIN,

@@ -222,7 +222,7 @@ static void tell_pipe_failure(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_
             "connection %d of %d from rank %u to rank %u (%s to %s) brought bytes that are not "
             "what the peer sent: %s",
             index + 1, pipe->sockets, rank, peer, socket->name[0], socket->name[1],
-            gyre_stream_head_bytes(socket->stream) > GYRE_FRAME_BYTES
+            gyre_stream_has_keys(socket->stream)
                 ? "somebody on the path altered, repeated or dropped some, or a network card or "
                   "memory did"
                 : "check the network path, memory, and that both run the same version");

@@ -32,7 +32,7 @@ bool gyre_verbs_head_write(const uint8_t last[GYRE_VERBS_HEAD], uint32_t advance
     if (gyre_frame_decode(last, &frame))
         return false;
     frame.match.sequence += advance;
-    gyre_frame_encode(&frame, NULL, record);
+    gyre_frame_encode(&frame, record);
     return true;
 }
 

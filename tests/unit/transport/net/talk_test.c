@@ -30,8 +30,14 @@ static void exchange_handshake(struct gyre_handshake *from, struct gyre_handshak
 static void open_talks(struct talk_rig *rig)
 {
     static const uint8_t key[GYRE_KEY_BYTES] = {1}, nonce[2][GYRE_NONCE_BYTES] = {{2}, {3}};
-    struct gyre_claim client = {.version_low = 1, .version_high = 1, .rank = 1, .world = 2};
-    struct gyre_claim server = {.version_low = 1, .version_high = 1, .rank = 0, .world = 2};
+    struct gyre_claim client = {.version_low = GYRE_PROTOCOL_LOW,
+                                .version_high = GYRE_PROTOCOL_HIGH,
+                                .rank = 1,
+                                .world = 2};
+    struct gyre_claim server = {.version_low = GYRE_PROTOCOL_LOW,
+                                .version_high = GYRE_PROTOCOL_HIGH,
+                                .rank = 0,
+                                .world = 2};
     struct gyre_handshake *one = &rig->from.shake, *other = &rig->to.shake;
     int pair[2][2];
     for (int i = 0; i < 2; i++)

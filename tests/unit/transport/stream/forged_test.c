@@ -133,7 +133,8 @@ static size_t take_all(struct gyre_stream *from, uint8_t *bytes)
 
 static size_t frame_bytes(const uint8_t *frame)
 {
-    return (security ? GYRE_FRAME_HEAD_MOST : GYRE_FRAME_BYTES) + (gyre_get32(frame) & 0xffffff);
+    size_t proof = security ? GYRE_SEAL_TAG_BYTES : GYRE_FRAME_SUM_BYTES;
+    return GYRE_FRAME_BYTES + proof + (gyre_get32(frame) & 0xffffff);
 }
 
 static void record(struct tape *tape, int from, const struct batch *batch)
@@ -230,7 +231,7 @@ static void flip_a_bit(struct batch *batch, struct gyre_rng *rng)
     batch->bytes[batch->at + bit / 8] ^= (uint8_t)(1 << bit % 8);
 }
 
-/* The sum is of the header alone, so that it stays right. */
+/* Sums are of headers alone, so they stay right. */
 static void change_a_payload(struct batch *batch, struct gyre_rng *rng)
 {
     uint8_t *frame = batch->bytes + batch->at;
@@ -342,7 +343,7 @@ static void reflect_a_frame(struct batch *batch, struct gyre_rng *rng)
     take_from(batch, &honest, i);
 }
 
-static const struct forger flipper = {"one bit flipped", flip_a_bit, .padded = true};
+static const struct forger flipper = {"one bit flipped", flip_a_bit, .padded = false};
 
 static const struct forger forgers[] = {
     {"payload changed", change_a_payload, false, false},

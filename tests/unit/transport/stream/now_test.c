@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define POSTS 64u
+#define POSTS  64u
+#define SUMMED (GYRE_FRAME_BYTES + GYRE_FRAME_SUM_BYTES) /* before a payload that has a sum */
 
 static const char text[GYRE_EAGER_MAX + 1] = "what a message says";
 
@@ -46,7 +47,7 @@ static uint64_t fetch(struct gyre_stream *stream)
 /* Brings what leaves at once to the other end. */
 static uint32_t send_now(struct stream_pair *pair, uint64_t i, const void *data, uint64_t length)
 {
-    uint8_t frame[GYRE_FRAME_BYTES + GYRE_EAGER_MAX];
+    uint8_t frame[SUMMED + GYRE_EAGER_MAX];
     struct gyre_match match = name(i);
     uint32_t bytes = gyre_stream_send_now(pair->end[0], &match, data, length, i + 1, frame);
     if (bytes)
@@ -75,7 +76,7 @@ static void a_short_send_leaves_at_once(void **state)
     open_pair(&pair, POSTS, true);
     for (uint64_t i = 0; i < 4; i++) {
         assert_int_equal(post_recv(pair.end[1], i, out, lengths[i]), 0);
-        assert_int_equal(send_now(&pair, i, text, lengths[i]), GYRE_FRAME_BYTES + lengths[i]);
+        assert_int_equal(send_now(&pair, i, text, lengths[i]), SUMMED + lengths[i]);
         assert_int_equal(fetch(pair.end[0]), i + 1);
         assert_int_equal(fetch(pair.end[1]), i + 1);
         assert_memory_equal(text, out, lengths[i]);
@@ -264,7 +265,7 @@ static void credit_bounds_both(void **state)
     assert_false(come(&pair, 0, 1024, first));
     struct gyre_frame more = {.kind = GYRE_FRAME_DATA, .length = 1024, .epoch = 7};
     more.match = name(i);
-    gyre_frame_encode(&more, NULL, header);
+    gyre_frame_encode(&more, header);
     assert_false(come(&pair, i, 1024, header)); /* beyond the credit */
     close_pair(&pair);
 }
@@ -272,7 +273,7 @@ static void credit_bounds_both(void **state)
 static void an_end_takes_nothing_more(void **state)
 {
     struct stream_pair pair;
-    uint8_t header[GYRE_FRAME_BYTES];
+    uint8_t header[SUMMED];
     char out[20];
     (void)state;
     open_pair(&pair, POSTS, true);
@@ -298,9 +299,9 @@ static void an_end_takes_nothing_more(void **state)
 static void leave_part(struct stream_pair *pair, uint64_t i, uint64_t length, size_t bytes)
 {
     struct gyre_match match = name(i);
-    uint8_t frame[GYRE_FRAME_BYTES + GYRE_STREAM_REST_MOST];
+    uint8_t frame[SUMMED + GYRE_STREAM_REST_MOST];
     assert_true(leave(pair, i, length, frame));
-    memcpy(frame + GYRE_FRAME_BYTES, text, length);
+    memcpy(frame + SUMMED, text, length);
     gyre_stream_leave_rest(pair->end[0], &match, text, length, frame, bytes);
     assert_int_equal(gyre_stream_feed(pair->end[1], frame, bytes), 0);
 }
@@ -308,11 +309,11 @@ static void leave_part(struct stream_pair *pair, uint64_t i, uint64_t length, si
 static void a_rest_goes_on_with_its_post(void **state)
 {
     struct stream_pair pair;
-    uint8_t header[GYRE_FRAME_BYTES];
+    uint8_t header[SUMMED];
     char out[GYRE_STREAM_REST_MOST];
     (void)state;
     open_pair(&pair, POSTS, true);
-    for (uint64_t i = 0; i < 3 * (GYRE_FRAME_BYTES + 20); i++) {
+    for (uint64_t i = 0; i < 3 * (SUMMED + 20); i++) {
         uint64_t length = i % 3 == 2 ? GYRE_STREAM_REST_MOST : 20;
         assert_int_equal(post_recv(pair.end[1], i, out, length), 0);
         leave_part(&pair, i, length, i / 3);
@@ -372,7 +373,7 @@ static uint8_t *stand_next(struct stream_pair *pair, uint64_t i, uint64_t length
     assert_true(gyre_stream_awaits_frame(pair->end[1]));
     assert_int_equal(gyre_stream_target(pair->end[1], iov), 1);
     assert_true(leave(pair, i, length, iov[0].iov_base));
-    memcpy((uint8_t *)iov[0].iov_base + GYRE_FRAME_BYTES, text, length);
+    memcpy((uint8_t *)iov[0].iov_base + SUMMED, text, length);
     return iov[0].iov_base;
 }
 
@@ -382,8 +383,8 @@ static int read_next(struct stream_pair *pair, uint64_t wanted, void *out, uint6
 {
     struct gyre_match match = name(wanted);
     int status;
-    bool came = gyre_stream_read_now(pair->end[1], GYRE_FRAME_BYTES + length - missing, &match, out,
-                                     length, &status);
+    bool came =
+        gyre_stream_read_now(pair->end[1], SUMMED + length - missing, &match, out, length, &status);
     return status ? status : came;
 }
 
@@ -425,7 +426,7 @@ static void only_the_next_one_is_read(void **state)
     stand_next(&pair, 3, 20);
     assert_int_equal(read_next(&pair, 3, out, 20, 0), 0);
     assert_int_equal(fetch(pair.end[1]), 4);
-    stand_next(&pair, 4, 20)[GYRE_FRAME_BYTES] ^= 1;
+    stand_next(&pair, 4, 20)[SUMMED] ^= 1;
     assert_int_equal(read_next(&pair, 4, out, 20, 0), GYRE_CORRUPT);
     close_pair(&pair);
 }
@@ -443,11 +444,11 @@ static void what_follows_is_read_too(void **state)
     assert_int_equal(post_recv(pair.end[1], 1, later, 20), 0);
     assert_int_equal(gyre_stream_target(pair.end[1], iov), 1);
     uint8_t *to = iov[0].iov_base;
-    for (uint64_t i = 0; i < 3; i++, to += GYRE_FRAME_BYTES + 20) {
+    for (uint64_t i = 0; i < 3; i++, to += SUMMED + 20) {
         assert_true(leave(&pair, i, 20, to));
-        memcpy(to + GYRE_FRAME_BYTES, text, 20);
+        memcpy(to + SUMMED, text, 20);
     }
-    size_t bytes = 3 * (GYRE_FRAME_BYTES + 20) - 30;
+    size_t bytes = 3 * (SUMMED + 20) - 30;
     assert_true(gyre_stream_read_now(pair.end[1], bytes, &match, out, 20, &status));
     assert_int_equal(fetch(pair.end[1]), 2);
     assert_memory_equal(later, text, 20);

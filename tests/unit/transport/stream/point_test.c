@@ -277,7 +277,7 @@ static int say(struct fixture *f, enum gyre_frame_kind kind, uint64_t region, ui
     struct iovec to[2], from = {.iov_base = wire, .iov_len = GYRE_FRAME_BYTES + frame.length};
     gyre_put64(wire + GYRE_FRAME_BYTES, region);
     gyre_put64(wire + GYRE_FRAME_BYTES + 8, offset);
-    gyre_frame_encode(&frame, NULL, wire);
+    gyre_frame_encode(&frame, wire);
     int count = gyre_stream_target(f->pair.end[1], to);
     return gyre_stream_read(f->pair.end[1], stream_copy(&from, 1, to, count, SIZE_MAX));
 }

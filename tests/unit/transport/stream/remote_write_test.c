@@ -368,7 +368,7 @@ static void a_place_without_a_carrier(void **state)
     struct iovec to[2];
     assert_int_equal(gyre_stream_create(&options, &stream), 0);
     gyre_put64(wire + GYRE_FRAME_BYTES, LONG);
-    gyre_frame_encode(&frame, NULL, wire);
+    gyre_frame_encode(&frame, wire);
     gyre_stream_target(stream, to);
     memcpy(to[0].iov_base, wire, sizeof wire);
     assert_int_equal(gyre_stream_read(stream, sizeof wire), GYRE_CORRUPT);

@@ -20,7 +20,8 @@ struct fixture {
 static bool fed; /* of every pair of this run */
 static enum gyre_seal_mode security;
 
-#define HEAD (security ? GYRE_FRAME_HEAD_MOST : GYRE_FRAME_BYTES) /* bytes before a payload */
+#define SUMMED (GYRE_FRAME_BYTES + GYRE_FRAME_SUM_BYTES)  /* before a payload that has a sum */
+#define HEAD   (security ? GYRE_FRAME_HEAD_MOST : SUMMED) /* or a tag */
 
 static inline struct fixture *fixture_new(uint32_t posts, bool checksum)
 {
