@@ -317,46 +317,35 @@ static bool grant_lanes(struct gyre_engine *engine)
     return granted;
 }
 
-static bool first_with_its_peer(const struct gyre_round *round, uint32_t s)
+/* A peer of the lane's round that has said goodbye; UINT32_MAX: none has. */
+static uint32_t departed_peer(struct gyre_engine *engine, const struct gyre_lane *lane)
 {
-    const struct gyre_step *step = round->step;
-    bool first = step[s].kind == GYRE_SEND || step[s].kind == GYRE_RECV;
-    for (uint32_t i = 0; i < s && first; i++)
-        first = (step[i].kind != GYRE_SEND && step[i].kind != GYRE_RECV) ||
-                step[i].peer != step[s].peer;
-    return first;
-}
-
-/* Records that a peer of the lane's round has left. The links are well; the completion does not say
- * which peer said goodbye. */
-static void tell_departed(struct gyre_engine *engine, const struct gyre_lane *lane)
-{
-    struct gyre_trouble trouble = {0};
-    char peers[64] = "";
-    size_t used = 0;
-    uint32_t peer = engine->rank;
-    for (uint32_t s = 0; s < lane->round.steps && used + 16 < sizeof(peers); s++) {
-        if (!first_with_its_peer(&lane->round, s))
-            continue;
-        peer = lane->round.step[s].peer;
-        used += (size_t)snprintf(peers + used, sizeof(peers) - used, "%srank %u",
-                                 used ? " or " : "", gyre_engine_world(engine, peer));
+    for (uint32_t s = 0; s < lane->round.steps; s++) {
+        const struct gyre_step *step = &lane->round.step[s];
+        uint32_t peer = gyre_engine_world(engine, step->peer);
+        if ((step->kind == GYRE_SEND || step->kind == GYRE_RECV) &&
+            gyre_link_has_left(engine->links, peer))
+            return peer;
     }
-    gyre_trouble_set(&trouble, GYRE_MISMATCH,
-                     "%s has left by gyre_finalize(), but operation %llu of communicator %u needs "
-                     "it: every rank must call the same operations in the same order",
-                     peers, (unsigned long long)lane->op->sequence, engine->comm);
-    gyre_engine_fault(engine, GYRE_MISMATCH, gyre_engine_world(engine, peer), true, &trouble);
+    return UINT32_MAX;
 }
 
+/* A completion does not say which peer has left, so the links are asked. */
 static void tell_lane_failure(struct gyre_engine *engine, const struct gyre_lane *lane, int status)
 {
     struct gyre_trouble trouble = {0};
-    uint32_t peer;
+    uint32_t peer = UINT32_MAX;
     if (status == GYRE_PEER_LOST && !gyre_links_fault(engine->links, &peer, &trouble))
-        tell_departed(engine, lane);
-    else
+        peer = departed_peer(engine, lane);
+    if (trouble.status || peer == UINT32_MAX) {
         gyre_engine_post_failed(engine, status);
+        return;
+    }
+    gyre_trouble_set(&trouble, GYRE_MISMATCH,
+                     "rank %u has left by gyre_finalize(), but operation %llu of communicator %u "
+                     "needs it: every rank must call the same operations in the same order",
+                     peer, (unsigned long long)lane->op->sequence, engine->comm);
+    gyre_engine_fault(engine, GYRE_MISMATCH, peer, true, &trouble);
 }
 
 void gyre_engine_complete(struct gyre_engine *engine, const struct gyre_completion *done)

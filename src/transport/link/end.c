@@ -74,6 +74,14 @@ int gyre_end_announced(const struct gyre_pipe *pipe, struct gyre_match *match)
                         : gyre_stream_announced(pipe->stream[match->lane % pipe->streams], match);
 }
 
+bool gyre_end_has_left(const struct gyre_pipe *pipe)
+{
+    bool left = false;
+    for (uint32_t i = 0; i < pipe->streams; i++)
+        left |= gyre_stream_heard_bye(pipe->stream[i]);
+    return left;
+}
+
 void gyre_end_bye(struct gyre_pipe *pipe)
 {
     for (uint32_t i = 0; i < pipe->streams; i++)

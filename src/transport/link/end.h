@@ -50,6 +50,9 @@ bool gyre_end_carries(struct gyre_pipe *pipe, const void *memory, uint64_t lengt
  * of the stream that carries the name. */
 int gyre_end_announced(const struct gyre_pipe *pipe, struct gyre_match *match);
 
+/* Whether the peer has said goodbye, on any stream: it posts nothing more. */
+bool gyre_end_has_left(const struct gyre_pipe *pipe);
+
 /* Has every stream say goodbye. */
 void gyre_end_bye(struct gyre_pipe *pipe);
 

@@ -183,6 +183,12 @@ int gyre_link_announced(struct gyre_links *links, uint32_t peer, struct gyre_mat
     return status ? status : gyre_end_announced(link->pipe, match);
 }
 
+bool gyre_link_has_left(struct gyre_links *links, uint32_t peer)
+{
+    struct link *link;
+    return !find_link(links, peer, &link) && gyre_end_has_left(link->pipe);
+}
+
 int gyre_link_state(struct gyre_links *links, uint32_t peer, struct gyre_trouble *trouble)
 {
     struct link *link;

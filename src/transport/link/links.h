@@ -51,6 +51,9 @@ int gyre_link_announced(struct gyre_links *links, uint32_t peer, struct gyre_mat
 
 int gyre_link_state(struct gyre_links *links, uint32_t peer, struct gyre_trouble *trouble);
 
+/* Whether the peer has said goodbye on its link. */
+bool gyre_link_has_left(struct gyre_links *links, uint32_t peer);
+
 /* Whether a send, or a receive, of this memory, which the CPU cannot touch, may be posted. */
 bool gyre_link_carries(struct gyre_links *links, uint32_t peer, const void *memory, uint64_t length,
                        bool send);
