@@ -97,11 +97,23 @@ static struct calls_scene scenes[] = {
     {.name = "memory", .transport = "tcp", .ranks = 2},
     {.name = "ddp", .transport = "shm", .ranks = 2},
     {.name = "ddp", .transport = "tcp", .ranks = 2},
+    {.name = "shrink", .transport = "shm", .ranks = 3, .lost = 1},
+    {.name = "shrink", .transport = "tcp", .ranks = 3, .lost = 1},
+    {.name = "regroup", .transport = "shm", .ranks = 3, .lost = 1},
+    {.name = "regroup", .transport = "tcp", .ranks = 3, .lost = 1},
     {.name = "checkpoint", .transport = "shm", .ranks = 2},
     {.name = "data", .transport = "shm", .ranks = 1},
     {.name = "run",
      .transport = "shm",
      .words = {"run", "-n", "2", "sh", "-c", "[ $RANK = 1 ] || echo here"}},
+    {.name = "restarts",
+     .transport = "shm",
+     .words = {"run", "-n", "2", "--restarts", "1", "--restart-pause", "0", "sh", "-c",
+               "[ $GYRE_EPOCH = 1 ] || exit 1; [ $RANK = 1 ] || echo here"}},
+    {.name = "elastic",
+     .transport = "shm",
+     .words = {"run", "-n", "2", "--elastic", "1", "sh", "-c",
+               "[ $RANK = 1 ] && exit 3; echo here"}},
     {.name = "train",
      .transport = "shm",
      .words = {"train", "--preset", "wine", "--ranks", "2", "--epochs", "1", "--quiet", "--save",
@@ -131,6 +143,21 @@ static enum calls_verdict try(const struct calls_scene *scene, const struct call
     return verdict;
 }
 
+static void print_head(void)
+{
+    printf(
+        "| scene | call | tried | right | told | bad |\n| --- | --- | --- | --- | --- | --- |\n");
+}
+
+static void print_row(int s, int k)
+{
+    if (tally[s][k].tried)
+        printf("| %s, %s | %s | %d | %d | %d | %d |\n", scenes[s].name, scenes[s].transport,
+               calls_word(kinds[k].call), tally[s][k].tried, tally[s][k].right, tally[s][k].told,
+               tally[s][k].bad);
+    fflush(stdout);
+}
+
 /* n counts on in ones, and in longer strides where a call is made thousands of times. */
 static int further(int n)
 {
@@ -154,9 +181,15 @@ static bool may_be(const struct calls_scene *scene, enum failing_call call, int 
     return scene->ranks || call != FAILING_read || error != EIO;
 }
 
+/* The ranks whose calls fail: not those that are lost. */
+static int victims(const struct calls_scene *scene)
+{
+    return scene->ranks ? scene->ranks - scene->lost : 1;
+}
+
 static void sweep(const struct calls_scene *scene, enum failing_call call, int error, int sticky)
 {
-    for (int victim = 0; victim < (scene->ranks ? scene->ranks : 1); victim++)
+    for (int victim = 0; victim < victims(scene); victim++)
         for (int n = 1;; n = further(n)) {
             struct calls_case fault = {call, n, error, sticky, victim};
             if (try(scene, &fault) == CALLS_NEVER_CALLED)
@@ -172,16 +205,27 @@ static void sweep_kind(const struct calls_scene *scene, const struct kind *kind)
                 sweep(scene, kind->call, kind->error[e], sticky);
 }
 
+/* Does any rank make calls of the kind? */
+static bool calls_any(int count[CALLS_RANKS][FAILING_KINDS], enum failing_call call)
+{
+    bool any = false;
+    for (int victim = 0; victim < CALLS_RANKS; victim++)
+        any = any || count[victim][call];
+    return any;
+}
+
 /* Sweeps the kinds that any rank calls, or one of them. */
 static void all_of(struct calls_scene *scene, const char *only)
 {
     int count[CALLS_RANKS][FAILING_KINDS] = {{0}};
-    for (int victim = 0; victim < (scene->ranks ? scene->ranks : 1); victim++)
+    for (int victim = 0; victim < victims(scene); victim++)
         calls_count(scene, victim, count[victim]);
     for (int k = 0; k < KINDS; k++)
-        if ((count[0][kinds[k].call] || count[1][kinds[k].call]) &&
-            (!only || !strcmp(only, calls_word(kinds[k].call))))
+        if (calls_any(count, kinds[k].call) &&
+            (!only || !strcmp(only, calls_word(kinds[k].call)))) {
             sweep_kind(scene, &kinds[k]);
+            print_row((int)(scene - scenes), k);
+        }
 }
 
 /* One case of each kind and scene in turn, by a fixed stride, until the time is over. */
@@ -203,19 +247,11 @@ static void sample(void)
                                              kinds[k].error[0], 0, 0});
         tried++;
     }
-    printf("%d cases of all: --all tries every one\n", tried);
-}
-
-static void print_table(void)
-{
-    printf(
-        "| scene | call | tried | right | told | bad |\n| --- | --- | --- | --- | --- | --- |\n");
+    print_head();
     for (int s = 0; s < SCENES; s++)
         for (int k = 0; k < KINDS; k++)
-            if (tally[s][k].tried)
-                printf("| %s, %s | %s | %d | %d | %d | %d |\n", scenes[s].name, scenes[s].transport,
-                       calls_word(kinds[k].call), tally[s][k].tried, tally[s][k].right,
-                       tally[s][k].told, tally[s][k].bad);
+            print_row(s, k);
+    printf("%d cases of all: --all tries every one\n", tried);
 }
 
 static int one(char **words)
@@ -244,11 +280,11 @@ int main(int argc, char **argv)
     if (argc == 9 && !strcmp(argv[1], "--one"))
         return one(argv + 2);
     if (argc > 1 && !strcmp(argv[1], "--all")) {
+        print_head();
         for (int s = 0; s < SCENES; s++)
             if (argc == 2 || !strcmp(argv[2], scenes[s].name))
                 all_of(&scenes[s], argc > 3 ? argv[3] : NULL);
     } else
         sample();
-    print_table();
     return bad != 0;
 }

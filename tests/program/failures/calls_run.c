@@ -259,7 +259,7 @@ static const char *judge(const struct calls_scene *scene, const struct calls_cas
                          const struct run *run)
 {
     int told = 0;
-    for (int i = 0; i < run->count; i++) {
+    for (int i = 0; i < run->count - scene->lost; i++) {
         const struct process *p = &run->process[i];
         if (p->code < 0)
             return "did not end within the bound";
@@ -277,7 +277,8 @@ static const char *judge(const struct calls_scene *scene, const struct calls_cas
             return "failed without a sentence";
         told += p->code != 0;
     }
-    if (told && told < run->count && !strstr(run->process[0].err_text, "gyre_finalize") &&
+    if (told && told < run->count && !scene->lost &&
+        !strstr(run->process[0].err_text, "gyre_finalize") &&
         !strstr(run->process[1].err_text, "gyre_finalize"))
         return "not all ranks were told";
     if ((fault->error == EINTR || fault->error == EAGAIN) && !fault->sticky && told &&

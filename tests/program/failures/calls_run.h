@@ -7,13 +7,14 @@
 #include <stdbool.h>
 
 #define CALLS_WORDS   12
-#define CALLS_RANKS   2
+#define CALLS_RANKS   3
 #define CALLS_RESULTS 200
 #define CALLS_FOLDER  "@" /* at the beginning of a word: the folder of the run */
 
 struct calls_scene {
     const char *name, *transport;
     int ranks;                              /* of calls_work(); 0: the tool with these words */
+    int lost;                               /* the last of them, whom the others go on without */
     const char *words[CALLS_WORDS];         /* ended by NULL */
     char right[CALLS_RANKS][CALLS_RESULTS]; /* standard output if nothing fails; calls_count() */
 };

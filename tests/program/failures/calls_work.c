@@ -6,6 +6,7 @@
 #include "stand_in/failing_calls.h"
 
 #include <gyre/checkpoint.h>
+#include <gyre/ddp.h>
 #include <gyre/model.h>
 
 #include <dirent.h>
@@ -14,6 +15,7 @@
 
 #define COUNT 3000 /* floats of a block: more than a short message */
 #define LARGE 200000
+#define STEPS 4 /* of the engine that regroups */
 
 static struct failing_book *book;
 static struct gyre_comm *comm;
@@ -238,6 +240,106 @@ static int play_checkpoint(const char *folder)
     return status;
 }
 
+/* -- going on without a rank ------------------------------------------------------------------- */
+
+/* The greatest of equal blocks is the same, however many ranks are left. */
+static int greatest(const float *from)
+{
+    return gyre_all_reduce(comm, from, output, COUNT, GYRE_F32, GYRE_MAX);
+}
+
+/* The last rank ends without a goodbye. */
+static void end_last_rank(void)
+{
+    if (gyre_rank(comm) == gyre_size(comm) - 1)
+        _exit(0);
+}
+
+/* Makes the communicator of those that are left. */
+static int shrink(struct gyre_comm **smaller)
+{
+    int status = gyre_shrink(comm, smaller);
+    if (!status)
+        return 0;
+    silent = !*gyre_error(NULL);
+    dprintf(2, "gyre_shrink: %s: %s\n", gyre_status_name(status), gyre_error(NULL));
+    return -1;
+}
+
+static int play_shrink(const char *folder)
+{
+    struct gyre_comm *smaller = NULL;
+    void *memory = NULL;
+    (void)folder;
+    if (begin() || failed(gyre_alloc(comm, COUNT * 4, &memory), "gyre_alloc"))
+        return -1;
+    while (greatest(input) == 0)
+        end_last_rank();
+    arm(true);
+    if (shrink(&smaller))
+        return -1;
+    gyre_finalize(comm);
+    comm = smaller;
+    memcpy(memory, input, COUNT * 4);
+    return wrote(greatest(memory), "all_reduce of those left", COUNT) &&
+                   !failed(gyre_free(comm, memory), "gyre_free")
+               ? 0
+               : -1;
+}
+
+/* Whole numbers, the same of every rank: so is their mean, however many are left. */
+static int step_engine(struct gyre_ddp *ddp, double *weight)
+{
+    int status = gyre_ddp_begin(ddp, 1);
+    double *gradient = status ? NULL : gyre_ddp_gradient(ddp, 0);
+    for (int i = 0; i < COUNT && gradient; i++)
+        gradient[i] = i % 100;
+    if (!status)
+        status = gyre_ddp_ready(ddp, 0);
+    if (!status)
+        status = gyre_ddp_wait(ddp);
+    gradient = status ? NULL : gyre_ddp_gradient(ddp, 0);
+    for (int i = 0; i < COUNT && gradient; i++)
+        weight[i] -= gradient[i];
+    return status;
+}
+
+static int regroup(struct gyre_ddp *ddp, double *weight)
+{
+    struct gyre_comm *smaller = NULL;
+    if (shrink(&smaller))
+        return -1;
+    int status = gyre_ddp_regroup(ddp, smaller, NULL);
+    gyre_finalize(comm);
+    comm = smaller;
+    if (failed(status, "gyre_ddp_regroup"))
+        return -1;
+    while (gyre_ddp_result(ddp)->number < STEPS)
+        if (failed(step_engine(ddp, weight), "a step of those left"))
+            return -1;
+    return 0;
+}
+
+static int play_regroup(const char *folder)
+{
+    static double weight[COUNT];
+    const struct gyre_ddp_parameter parameter = {"weight", GYRE_F64, 1, {COUNT}, weight};
+    struct gyre_ddp *ddp = NULL;
+    (void)folder;
+    if (begin() || failed(gyre_ddp_create(&ddp, comm, &parameter, 1, NULL), "gyre_ddp_create"))
+        return -1;
+    while (step_engine(ddp, weight) == 0)
+        end_last_rank();
+    arm(true);
+    int status = regroup(ddp, weight);
+    if (!status)
+        take(weight, sizeof weight);
+    gyre_ddp_destroy(ddp);
+    return status;
+}
+
+/* -- data -------------------------------------------------------------------------------------- */
+
 static int open_data(const char *folder, const char *name)
 {
     char path[600], labels[600];
@@ -271,8 +373,9 @@ static const struct {
     const char *name;
     int (*play)(const char *folder);
 } scenes[] = {
-    {"init", play_init}, {"calls", play_calls},           {"memory", play_memory},
-    {"ddp", play_ddp},   {"checkpoint", play_checkpoint}, {"data", play_data},
+    {"init", play_init},     {"calls", play_calls},           {"memory", play_memory},
+    {"ddp", play_ddp},       {"checkpoint", play_checkpoint}, {"data", play_data},
+    {"shrink", play_shrink}, {"regroup", play_regroup},
 };
 
 static int open_descriptors(void)
