@@ -525,6 +525,19 @@ static int conclude(struct member_gathering *gather, struct gyre_company *compan
 
 /* -- beginning and end ------------------------------------------------------------------------- */
 
+/* Marks all places as free, as many as there is memory for: a talk of zeros has descriptor 0. */
+static void empty_places(struct member_gathering *gather)
+{
+    for (uint32_t i = 0; gather->guest && i < gather->guests; i++) {
+        gather->guest[i].seat = NOBODY;
+        gyre_talk_open(&gather->guest[i].talk, -1);
+    }
+    for (uint32_t seat = 0; gather->dial && seat < gather->n; seat++) {
+        gather->dial[seat].pause = FIRST_PAUSE;
+        gyre_talk_open(&gather->dial[seat].talk, -1);
+    }
+}
+
 static int open_gathering(struct member_gathering *gather)
 {
     const struct gyre_gather_options *is = gather->is;
@@ -545,18 +558,11 @@ static int open_gathering(struct member_gathering *gather)
     gather->guest = calloc(gather->guests, sizeof *gather->guest);
     gather->dial = calloc(gather->n, sizeof *gather->dial);
     gather->wait = calloc(1 + gather->guests + gather->n, sizeof *gather->wait);
+    empty_places(gather);
     if (!gather->guest || !gather->dial || !gather->wait ||
         gyre_membership_create(&options, gyre_now_ns(), &gather->agreement))
         return gyre_trouble_set(gather->trouble, -ENOMEM, "no memory to gather %u ranks",
                                 members->n);
-    for (uint32_t i = 0; i < gather->guests; i++) {
-        gather->guest[i].seat = NOBODY;
-        gyre_talk_open(&gather->guest[i].talk, -1);
-    }
-    for (uint32_t seat = 0; seat < gather->n; seat++) {
-        gather->dial[seat].pause = FIRST_PAUSE;
-        gyre_talk_open(&gather->dial[seat].talk, -1);
-    }
     return 0;
 }
 
