@@ -116,7 +116,7 @@ transport/memory         base device
 transport/job            base base/disk transport/net
 transport/net            base
 knobs                    base
-device                   base base/disk
+device                   base base/disk base/machine
 device/cuda              base base/disk base/machine device
 base/machine             base
 base/disk                base

@@ -12,9 +12,10 @@
  * reading files would cost more than it tells. Tested by tests/unit/device/cpu_test.c. */
 #include "device/memory_limit.h"
 
+#include "base/machine/cgroup.h"
+
 #include <errno.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,53 +89,31 @@ static void look_at_file_size(struct limit *limit)
 
 /* The names of the same things in the two cgroup versions. */
 struct cgroup_words {
-    const char *mount, *limit, *anonymous, *shared;
+    const char *limit, *anonymous, *shared;
 };
 
-static const struct cgroup_words version_1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-                                              "total_rss", "total_shmem"};
-static const struct cgroup_words version_2 = {"/sys/fs/cgroup", "memory.max", "anon", "shmem"};
+static const struct cgroup_words version_1 = {"memory.limit_in_bytes", "total_rss", "total_shmem"};
+static const struct cgroup_words version_2 = {"memory.max", "anon", "shmem"};
 
-static void look_at_group(struct limit *limit, const struct cgroup_words *words, const char *group)
+static void look_at_group(struct limit *limit, const struct cgroup_words *words, const char *folder)
 {
     char path[PATH_ROOM + 64];
-    snprintf(path, sizeof path, "%s%s/%s", words->mount, group, words->limit);
+    snprintf(path, sizeof path, "%s/%s", folder, words->limit);
     uint64_t most = read_limit(path);
     if (most >= INT64_MAX / 2) /* version 1 writes "no limit" as a very large number */
         return;
     char stat[PATH_ROOM + 64];
-    snprintf(stat, sizeof stat, "%s%s/memory.stat", words->mount, group);
+    snprintf(stat, sizeof stat, "%s/memory.stat", folder);
     uint64_t used = read_field(stat, words->anonymous) + read_field(stat, words->shared);
     tighten(limit, used < most ? most - used : 0, path, "raise that limit or use smaller buffers");
 }
 
-/* Looks at the groups of a line of /proc/self/cgroup: "0::/group" (version 2) or "4:memory:/group"
- * (version 1). */
-static void look_at_groups(struct limit *limit, char *line)
-{
-    char *first = strchr(line, ':'), *second = first ? strchr(first + 1, ':') : NULL;
-    if (!second)
-        return;
-    bool is_2 = second == first + 1;
-    if (!is_2 && strncmp(first, ":memory:", 8) != 0)
-        return;
-    char *group = second + 1;
-    group[strcspn(group, "\n")] = '\0';
-    for (char *cut = group + strlen(group); cut; cut = strrchr(group, '/')) {
-        *cut = '\0';
-        look_at_group(limit, is_2 ? &version_2 : &version_1, group);
-    }
-}
-
 static void look_at_cgroups(struct limit *limit)
 {
-    char line[PATH_ROOM];
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    if (!file)
-        return;
-    while (fgets(line, sizeof line, file))
-        look_at_groups(limit, line);
-    fclose(file);
+    char folder[PATH_ROOM];
+    for (int level = 0, version;
+         (version = gyre_cgroup_of_memory("", level, folder, sizeof folder)); level++)
+        look_at_group(limit, version == 1 ? &version_1 : &version_2, folder);
 }
 
 int gyre_memory_limit_check(uint64_t length, struct gyre_trouble *trouble)
