@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine/open_files.h"
+#include "base/machine/starved.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -57,8 +58,10 @@ int gyre_children_create(struct gyre_children *all, int children, int launcher_l
                          struct gyre_trouble *trouble)
 {
     size_t slots = SLOT_CHILDREN + (size_t)children * SLOTS_PER_CHILD + (size_t)launcher_lines;
-    *all = (struct gyre_children){
-        .children = children, .launcher_lines = launcher_lines, .first_failure = {.child = -1}};
+    *all = (struct gyre_children){.children = children,
+                                  .launcher_lines = launcher_lines,
+                                  .first_failure = {.child = -1},
+                                  .starved = gyre_starved_count("")};
     gyre_open_files_allow(OPEN_FILES_PER_CHILD * (rlim_t)children + (rlim_t)launcher_lines +
                               OPEN_FILES_SPARE,
                           &all->group.files);

@@ -67,6 +67,7 @@ struct gyre_children {
     bool leads;    /* node 0: tells each launcher the failures of the others, and decides for all */
     bool hurried;  /* a signal asked for the end: do not wait for slow readers of the output */
     bool for_good; /* a signal asked for the end, or no other start can help */
+    uint64_t starved; /* processes that the kernel had killed for memory before the start */
     struct gyre_elastic elastic;
     struct gyre_restarts restarts;
     enum gyre_restart restart;

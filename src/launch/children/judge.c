@@ -8,6 +8,8 @@
  * Tested by tests/program/launch/launch.c and elastic.c. */
 #include "launch/children/inside.h"
 
+#include "base/machine/starved.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,14 +20,31 @@ static int exit_code(int status)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* "rank 3 on b" … ": exit code 2; its last message: …" */
-static void describe_end(const struct gyre_child *child, const char *who, char *text,
-                         size_t capacity)
+/* ", by the kernel because memory is short (…)" of a child that the kernel killed, else nothing. */
+static void describe_hunger(const struct gyre_children *all, const struct gyre_child *child,
+                            char *text, size_t capacity)
 {
+    char limit[512];
+    *text = 0;
+    if (WTERMSIG(child->status) != SIGKILL || gyre_starved_count("") == all->starved)
+        return;
+    gyre_starved_by("", limit, sizeof limit);
+    snprintf(text, capacity,
+             ", by the kernel because memory is short (%s): raise the limit, or use fewer ranks or "
+             "smaller batches",
+             limit);
+}
+
+/* "rank 3 on b" … ": exit code 2; its last message: …" */
+static void describe_end(const struct gyre_children *all, const struct gyre_child *child,
+                         const char *who, char *text, size_t capacity)
+{
+    char hunger[700];
     int length;
+    describe_hunger(all, child, hunger, sizeof hunger);
     if (WIFSIGNALED(child->status))
-        length = snprintf(text, capacity, "%s: killed by signal %d (SIG%s)", who,
-                          WTERMSIG(child->status), sigabbrev_np(WTERMSIG(child->status)));
+        length = snprintf(text, capacity, "%s: killed by signal %d (SIG%s)%s", who,
+                          WTERMSIG(child->status), sigabbrev_np(WTERMSIG(child->status)), hunger);
     else
         length = snprintf(text, capacity, "%s: exit code %d", who, WEXITSTATUS(child->status));
     if (*child->err.last && (size_t)length < capacity)
@@ -45,7 +64,7 @@ static void lose_child(struct gyre_children *all, struct gyre_child *child)
                  child->name);
     else
         snprintf(who, sizeof who, "%s", child->name);
-    describe_end(child, who, text, sizeof text);
+    describe_end(all, child, who, text, sizeof text);
     if (loss.ranks)
         gyre_children_lose(all, &loss, NULL);
 }
@@ -66,7 +85,7 @@ void gyre_children_judge(struct gyre_children *all, int index)
         return;
     }
     snprintf(who, sizeof who, "%s failed first", child->name);
-    describe_end(child, who, text, sizeof text);
+    describe_end(all, child, who, text, sizeof text);
     if (WIFSIGNALED(child->status))
         gyre_children_decide(all, exit_code(child->status), text, NULL);
     else

@@ -4,6 +4,7 @@
 #include "rig/sanitized.h"
 #include "rig/test.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,6 +47,64 @@ static void sizes_of_files(void **state)
     expect_under("ulimit -f 16", TRAIN, "raise `ulimit -f`");
 }
 
+static void address_space(void **state)
+{
+    (void)state;
+    expect_under("ulimit -v 20000", TRAIN, "ulimit -v");
+}
+
+/* Where no memory may be locked, a training goes on without. */
+static void locked_memory(void **state)
+{
+    (void)state;
+    run_under("ulimit -l 0", TRAIN);
+    if (rig.code)
+        fail_msg("exit code %d: %s", rig.code, rig.err_text);
+}
+
+/* Runs the tool in a control group with 64 MiB, below or beside the test's own, which is removed at
+ * the end. 77: none can be made here. */
+#define IN_GROUP                                                                                   \
+    "tried() {"                                                                                    \
+    "  group=$1/gyre-limits-$$;"                                                                   \
+    "  [ \"$1\" ] && mkdir $group || return 1;"                                                    \
+    "  [ -e $group/$2 ] && echo 64M >$group/$2 && return;"                                         \
+    "  rmdir $group; return 1; };"                                                                 \
+    "own() { sed -n \"s,^[0-9]*:$1:,/sys/fs/cgroup/$1,p\" /proc/self/cgroup; };"                   \
+    "{ tried \"$(own memory)\" memory.limit_in_bytes || tried \"$(own '')\" memory.max ||"         \
+    "  tried \"$(dirname \"$(own '')\")\" memory.max; } 2>/dev/null || exit 77;"                   \
+    "sh -c 'echo $$ >$1/cgroup.procs && shift && exec \"$@\"' - "                                  \
+    "$group env -i PATH=\"$PATH\" %s %s;"                                                          \
+    "code=$?; rmdir $group; exit $code"
+
+/* Runs the tool in the group. Skips the test where there is none. */
+static void run_in_group(const char *words)
+{
+    static char script[9000];
+#ifdef SANITIZED
+    print_message("skipped: a sanitizer needs more than the limit allows\n");
+    skip();
+#endif
+    snprintf(script, sizeof script, IN_GROUP, rig_tool(), words);
+    rig_run(&rig, NULL, WORDS("-n", "1", SHELL(script)));
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+    if (rig.code == 77) {
+        print_message("skipped: no control group with a limit of memory can be made here\n");
+        skip();
+    }
+}
+
+/* The kernel kills the rank, which cannot say a word: its launcher does. */
+static void memory_of_a_group(void **state)
+{
+    (void)state;
+    run_in_group("run -n 2 sh -c '[ $RANK = 0 ] || exec tail /dev/zero; exec sleep 1000'");
+    assert_int_equal(rig.code, 128 + SIGKILL);
+    if (!rig_has(rig.err_text, "because memory is short (64.0 MiB of /sys/fs/cgroup"))
+        fail_msg("the limit is not named: %s", rig.err_text);
+}
+
 static void full_disk_under_the_output(void **state)
 {
     (void)state;
@@ -83,6 +142,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(descriptors),
         cmocka_unit_test(sizes_of_files),
+        cmocka_unit_test(address_space),
+        cmocka_unit_test(locked_memory),
+        cmocka_unit_test(memory_of_a_group),
         cmocka_unit_test(full_disk_under_the_output),
         cmocka_unit_test(full_folders_in_memory),
     };
