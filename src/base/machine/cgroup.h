@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Writes the path of `file` (of version 2) in the group `level` steps above this process's own, whether there is
- * such a file or not. False: that is above the highest. `root` is "" for this machine; tests give a
- * folder that has a `proc` and a `sys`. */
+/* Writes the path of `file` (of version 2) in the group `level` steps above this process's own,
+ * whether there is such a file or not. False: that is above the highest. `root` is "" for this
+ * machine; tests give a folder that has a `proc` and a `sys`. */
 bool gyre_cgroup_path(const char *root, const char *file, int level, char *path, size_t size);
 
 /* The same for what limits memory, which may be of either version: writes the folder of the group,

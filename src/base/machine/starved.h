@@ -10,8 +10,8 @@
  * "" for this machine; tests give a folder that has a `proc` and a `sys`. */
 uint64_t gyre_starved_count(const char *root);
 
-/* Names what limits this process's memory most: "64.0 MiB of /sys/fs/cgroup/job/memory.max", or "the
- * machine's memory". */
+/* Names what limits this process's memory most: "64.0 MiB of /sys/fs/cgroup/job/memory.max", or
+ * "the machine's memory". */
 void gyre_starved_by(const char *root, char *text, size_t size);
 
 #endif
