@@ -43,7 +43,7 @@ uint64_t gyre_starved_count(const char *root)
 }
 
 /* UINT64_MAX: no limit, which version 1 writes as a number near 2^63. */
-static uint64_t read_limit(const char *path)
+static uint64_t read_most(const char *path)
 {
     uint64_t limit = UINT64_MAX;
     FILE *file = fopen(path, "re");
@@ -63,7 +63,7 @@ void gyre_starved_by(const char *root, char *text, size_t size)
          (version = gyre_cgroup_of_memory(root, level, folder, sizeof folder)); level++) {
         snprintf(path, sizeof path, "%s/memory.%s", folder,
                  version == 1 ? "limit_in_bytes" : "max");
-        uint64_t limit = read_limit(path);
+        uint64_t limit = read_most(path);
         if (limit >= least)
             continue;
         least = limit;
