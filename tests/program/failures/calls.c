@@ -147,6 +147,7 @@ static void print_head(void)
 {
     printf(
         "| scene | call | tried | right | told | bad |\n| --- | --- | --- | --- | --- | --- |\n");
+    fflush(stdout);
 }
 
 static void print_row(int s, int k)

@@ -35,6 +35,7 @@ bool calls_shows_all;
 static char folder[64] = "/tmp/gyre-calls-XXXXXX", module[4200], book_path[100], job[64];
 static struct failing_book *book;
 static int jobs;
+static uint64_t bound_ms = BOUND_MS;
 static bool patient; /* the run must succeed, however busy the machine is */
 
 const char *calls_word(enum failing_call call)
@@ -91,6 +92,9 @@ int calls_prepare(void)
     printf("skipped: a sanitizer stands in front of libc itself\n");
     return -1;
 #endif
+    const char *slow = getenv("GYRE_TEST_SLOW");
+    if (slow)
+        bound_ms *= (uint64_t)atoi(slow);
     clean_room_only_path();
     from_build(module, sizeof module, "tests/libfailing_calls.so");
     if (access(module, R_OK)) {
@@ -210,8 +214,7 @@ static void play(const struct calls_scene *scene, int victim, struct run *run)
     int life[2];
     uint16_t port;
     int keeper = gyre_port_reserve(&port);
-    const char *slow = getenv("GYRE_TEST_SLOW");
-    uint64_t end = calls_now_ms() + BOUND_MS * (uint64_t)(slow ? atoi(slow) : 1);
+    uint64_t end = calls_now_ms() + bound_ms;
     snprintf(job, sizeof job, "calls-%d-%d", (int)getpid(), jobs++);
     if (keeper < 0 || pipe2(life, O_CLOEXEC))
         abort();
