@@ -60,18 +60,34 @@ static void note_callers(void)
     }
 }
 
-/* libcrypto 3.0, OpenBLAS and what it brings crash or exit where their own memory ends, which no
- * caller can mend: their calls go on. */
-static int is_foreign(const void *caller)
+static int is_of_foreign_library(const void *caller)
 {
     static const char *const names[] = {"libcrypto", "openblas", "libblas", "libgfortran"};
     Dl_info info = {0};
     int found = 0;
     inside++;
-    for (int i = 0; dladdr(caller, &info) && info.dli_fname && i < 4; i++)
-        found |= strstr(info.dli_fname, names[i]) != NULL;
+    if (dladdr(caller, &info) && info.dli_fname)
+        for (int i = 0; i < 4; i++)
+            found |= strstr(info.dli_fname, names[i]) != NULL;
     inside--;
     return found;
+}
+
+/* libcrypto 3.0, OpenBLAS and what it brings crash or exit where their own memory ends, which no
+ * caller can mend: their calls go on. dladdr() reads all symbols of a library, thousands of times
+ * while libcrypto starts, so callers are remembered: an address, and in its highest bit whether it
+ * is foreign. */
+static int is_foreign(const void *caller)
+{
+    static _Atomic uintptr_t known[4096];
+    const uintptr_t foreign = (uintptr_t)1 << 63, address = (uintptr_t)caller;
+    _Atomic uintptr_t *slot = &known[address % 4096];
+    uintptr_t found = *slot;
+    if ((found & ~foreign) != address) {
+        found = is_of_foreign_library(caller) ? address | foreign : address;
+        *slot = found;
+    }
+    return (found & foreign) != 0;
 }
 
 int failing_fails(enum failing_call call, const void *caller)
