@@ -128,6 +128,14 @@ static struct tally {
 
 static int bad;
 
+static struct calls_scene *find_scene(const char *name, const char *transport)
+{
+    for (int s = 0; s < SCENES; s++)
+        if (!strcmp(scenes[s].name, name) && !strcmp(scenes[s].transport, transport))
+            return &scenes[s];
+    return NULL;
+}
+
 static enum calls_verdict try(const struct calls_scene *scene, const struct calls_case *fault)
 {
     int s = (int)(scene - scenes), k = 0;
@@ -229,6 +237,24 @@ static void all_of(struct calls_scene *scene, const char *only)
         }
 }
 
+/* Cases that were badly taken once: each is tried again. */
+static const struct {
+    const char *scene, *transport;
+    struct calls_case fault;
+} found[] = {
+    {"shrink", "shm", {FAILING_memory, 4, ENOMEM, 0, 0}}, /* descriptor 0 was closed */
+};
+
+static void try_found(void)
+{
+    int count[FAILING_KINDS];
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
+        struct calls_scene *scene = find_scene(found[i].scene, found[i].transport);
+        calls_count(scene, found[i].fault.victim, count);
+        try(scene, &found[i].fault);
+    }
+}
+
 /* One case of each kind and scene in turn, by a fixed stride, until the time is over. */
 static void sample(void)
 {
@@ -262,13 +288,13 @@ static int one(char **words)
     for (int k = 0; k < FAILING_KINDS; k++)
         if (!strcmp(calls_word((enum failing_call)k), words[2]))
             fault.call = (enum failing_call)k;
-    for (int s = 0; s < SCENES; s++)
-        if (!strcmp(scenes[s].name, words[0]) && !strcmp(scenes[s].transport, words[1])) {
-            int count[FAILING_KINDS];
-            calls_count(&scenes[s], fault.victim, count);
-            calls_shows_all = true;
-            printf("%d calls; verdict %d\n", count[fault.call], (int)calls_try(&scenes[s], &fault));
-        }
+    struct calls_scene *scene = find_scene(words[0], words[1]);
+    if (scene) {
+        int count[FAILING_KINDS];
+        calls_count(scene, fault.victim, count);
+        calls_shows_all = true;
+        printf("%d calls; verdict %d\n", count[fault.call], (int)calls_try(scene, &fault));
+    }
     return 0;
 }
 
@@ -285,7 +311,9 @@ int main(int argc, char **argv)
         for (int s = 0; s < SCENES; s++)
             if (argc == 2 || !strcmp(argv[2], scenes[s].name))
                 all_of(&scenes[s], argc > 3 ? argv[3] : NULL);
-    } else
+    } else {
+        try_found();
         sample();
+    }
     return bad != 0;
 }
