@@ -1,139 +1,17 @@
 /* Groups whose ranks meet in a store: a table in memory that the test shares with its ranks, and a
  * folder. A process is in several at once, with different ranks, and each fails for itself. */
+#include "program/job/store_rig.h"
 #include "rig/comm_rig.h"
 #include "rig/file_room.h"
 #include "rig/test.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* -- a store ----------------------------------------------------------------------------------- */
-
-enum { ENTRIES = 8, VALUE = 256 };
-enum fault { NONE, KEEPS_ALL, SET_FAILS, GET_FAILS, LOSES_ALL, LIES, FORGES_KEY, OVERFLOWS };
-
-struct table {
-    pthread_mutex_t lock;
-    enum fault fault;
-    _Atomic int gets;
-    struct {
-        char key[64], value[VALUE];
-        size_t bytes;
-    } entry[ENTRIES];
-};
-
-/* The entry of a key; without one, a free entry. */
-static int find_entry(const struct table *table, const char *key)
-{
-    int free = -1;
-    for (int i = 0; i < ENTRIES; i++) {
-        if (strcmp(table->entry[i].key, key) == 0)
-            return i;
-        free = table->entry[i].key[0] ? free : i;
-    }
-    return free;
-}
-
-static int table_set(void *context, const char *key, const void *value, size_t bytes)
-{
-    struct table *table = context;
-    if (table->fault == SET_FAILS)
-        return -EIO;
-    if (table->fault == LOSES_ALL)
-        return 0;
-    pthread_mutex_lock(&table->lock);
-    int i = find_entry(table, key);
-    snprintf(table->entry[i].key, sizeof table->entry[i].key, "%s", key);
-    memcpy(table->entry[i].value, value, bytes);
-    table->entry[i].bytes = bytes;
-    char *last = &table->entry[i].value[bytes - 2]; /* a digit of the key */
-    if (table->fault == FORGES_KEY)
-        *last = *last == '0' ? '1' : '0';
-    pthread_mutex_unlock(&table->lock);
-    return 0;
-}
-
-static int table_get(void *context, const char *key, void *value, size_t *bytes, int timeout_ms)
-{
-    struct table *table = context;
-    (void)timeout_ms; /* to look at once is within any time */
-    table->gets++;
-    if (table->fault == GET_FAILS)
-        return -ECONNREFUSED;
-    if (table->fault == LIES || table->fault == OVERFLOWS) {
-        *bytes = table->fault == LIES ? 5 : VALUE * 4;
-        memcpy(value, "hello", 5);
-        return 0;
-    }
-    pthread_mutex_lock(&table->lock);
-    int i = find_entry(table, key);
-    bool there = i >= 0 && table->entry[i].key[0];
-    if (there) {
-        *bytes = table->entry[i].bytes;
-        memcpy(value, table->entry[i].value, *bytes);
-    }
-    pthread_mutex_unlock(&table->lock);
-    return there ? 0 : GYRE_AGAIN;
-}
-
-static int table_remove(void *context, const char *key)
-{
-    struct table *table = context;
-    if (table->fault == KEEPS_ALL)
-        return 0;
-    pthread_mutex_lock(&table->lock);
-    int i = find_entry(table, key);
-    if (i >= 0)
-        table->entry[i].key[0] = 0;
-    pthread_mutex_unlock(&table->lock);
-    return 0;
-}
-
-static struct table *make_table(enum fault fault)
-{
-    pthread_mutexattr_t shared;
-    struct table *table =
-        mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(table != MAP_FAILED);
-    pthread_mutexattr_init(&shared);
-    pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
-    pthread_mutex_init(&table->lock, &shared);
-    table->fault = fault;
-    return table;
-}
-
-static int entries(const struct table *table)
-{
-    int count = 0;
-    for (int i = 0; i < ENTRIES; i++)
-        count += table->entry[i].key[0] != 0;
-    return count;
-}
-
 /* -- ranks ------------------------------------------------------------------------------------- */
-
-static int join_group(const struct rig *rig, const char *name, int rank, int world,
-                      struct gyre_comm **comm)
-{
-    const struct gyre_store store = {sizeof store, rig->argument, table_set, table_get,
-                                     table_remove};
-    struct gyre_options options = GYRE_OPTIONS_INIT;
-    unsetenv("GYRE_KEY");
-    options.rank = rank;
-    options.world = world;
-    options.job = name;
-    options.store = &store;
-    options.join_timeout_ms = 20000 * rig_slow();
-    int status = gyre_init(comm, &options);
-    if (status)
-        fprintf(stderr, "group %s, rank %d: %s\n", name, rank, gyre_error(NULL));
-    return status;
-}
 
 /* Sums 1 of every rank. */
 static bool sums(struct gyre_comm *comm)
@@ -154,7 +32,6 @@ static bool sum_at_once(struct gyre_comm *one, struct gyre_comm *two)
            value[0] == gyre_size(one) && value[1] == gyre_size(two);
 }
 
-/* Ranks 0 and 1 are group "low", ranks 1 and 2 are group "high", all are "all". */
 static int expect(bool fine, struct gyre_comm *comm, const char *what)
 {
     return comm ? rig_check(fine, comm, what) : 0;
@@ -164,11 +41,11 @@ static int expect(bool fine, struct gyre_comm *comm, const char *what)
 static int be_in_groups(struct rig *rig, int rank)
 {
     struct gyre_comm *all, *low = NULL, *high = NULL;
-    int bad = join_group(rig, "all", rank, 3, &all);
+    int bad = store_join(rig->argument, "all", rank, 3, &all);
     if (!bad && rank < 2)
-        bad = join_group(rig, "low", rank, 2, &low);
+        bad = store_join(rig->argument, "low", rank, 2, &low);
     if (!bad && rank > 0)
-        bad = join_group(rig, "high", rank - 1, 2, &high);
+        bad = store_join(rig->argument, "high", rank - 1, 2, &high);
     if (bad)
         return 1;
     bad += expect(low ? sum_at_once(all, low) : sums(all), all, "beside low");
@@ -186,7 +63,7 @@ static int be_in_groups(struct rig *rig, int rank)
 
 static void groups_are_apart(void **state)
 {
-    struct table *table = make_table(NONE);
+    struct store_table *table = store_table_make(STORE_GOOD);
     (void)state;
     for (int per_node = 0; per_node <= 1; per_node++)
         assert_int_equal(rig_run(&(struct rig){.n = 3,
@@ -195,7 +72,7 @@ static void groups_are_apart(void **state)
                                                .argument = table},
                                  60),
                          0);
-    assert_int_equal(entries(table), 0);
+    assert_int_equal(store_table_entries(table), 0);
 }
 
 static int join_again_and_again(struct rig *rig, int rank)
@@ -203,26 +80,27 @@ static int join_again_and_again(struct rig *rig, int rank)
     struct gyre_comm *comm;
     int bad = 0;
     for (int i = 0; i < 5 && !bad; i++)
-        bad += join_group(rig, "again", rank, 2, &comm) || !sums(comm) || gyre_finalize(comm);
+        bad += store_join(rig->argument, "again", rank, 2, &comm) || !sums(comm) ||
+               gyre_finalize(comm);
     return bad;
 }
 
 static void a_name_is_used_again(void **state)
 {
     (void)state;
-    assert_int_equal(
-        rig_run(
-            &(struct rig){.n = 2, .process = join_again_and_again, .argument = make_table(NONE)},
-            60),
-        0);
+    assert_int_equal(rig_run(&(struct rig){.n = 2,
+                                           .process = join_again_and_again,
+                                           .argument = store_table_make(STORE_GOOD)},
+                             60),
+                     0);
 }
 
 /* The second group of a name finds the first one's value, until its rank 0 comes. */
 static int join_behind_a_dead_group(struct rig *rig, int rank)
 {
-    struct table *table = rig->argument;
+    struct store_table *table = rig->argument;
     struct gyre_comm *comm;
-    int bad = join_group(rig, "late", rank, 2, &comm) || gyre_finalize(comm);
+    int bad = store_join(rig->argument, "late", rank, 2, &comm) || gyre_finalize(comm);
     if (!bad && rank == 0) {
         rig_until(&rig->shared->ready, 1);
         rig_until(&table->gets, rig->shared->flag + 2);
@@ -230,7 +108,8 @@ static int join_behind_a_dead_group(struct rig *rig, int rank)
         rig->shared->flag = table->gets;
         rig->shared->ready = 1;
     }
-    return bad || join_group(rig, "late", rank, 2, &comm) || !sums(comm) || gyre_finalize(comm);
+    return bad || store_join(rig->argument, "late", rank, 2, &comm) || !sums(comm) ||
+           gyre_finalize(comm);
 }
 
 static void an_old_value_is_outlived(void **state)
@@ -238,7 +117,7 @@ static void an_old_value_is_outlived(void **state)
     (void)state;
     assert_int_equal(rig_run(&(struct rig){.n = 2,
                                            .process = join_behind_a_dead_group,
-                                           .argument = make_table(KEEPS_ALL)},
+                                           .argument = store_table_make(STORE_KEEPS_ALL)},
                              60),
                      0);
 }
@@ -275,8 +154,8 @@ static void a_folder_is_a_store(void **state)
 
 static int join_in_vain(struct rig *rig, int rank)
 {
-    struct table *table = rig->argument;
-    const struct gyre_store store = {sizeof store, table, table_set, table_get, table_remove};
+    struct store_table *table = rig->argument;
+    const struct gyre_store store = store_of(table);
     struct gyre_options options = GYRE_OPTIONS_INIT;
     struct gyre_comm *comm = NULL;
     unsetenv("GYRE_KEY");
@@ -290,9 +169,9 @@ static int join_in_vain(struct rig *rig, int rank)
     return comm != NULL;
 }
 
-static void expect_vain(enum fault fault, const char *of_rank_0, const char *of_rank_1)
+static void expect_vain(enum store_fault fault, const char *of_rank_0, const char *of_rank_1)
 {
-    struct rig rig = {.n = 2, .process = join_in_vain, .argument = make_table(fault)};
+    struct rig rig = {.n = 2, .process = join_in_vain, .argument = store_table_make(fault)};
     rig_start(&rig);
     assert_int_equal(rig_wait(&rig, 30, 0), 0);
     if (!strstr(rig.shared->error[0], of_rank_0) || !strstr(rig.shared->error[1], of_rank_1))
@@ -303,15 +182,16 @@ static void expect_vain(enum fault fault, const char *of_rank_0, const char *of_
 static void a_bad_store_is_told(void **state)
 {
     (void)state;
-    expect_vain(SET_FAILS,
+    expect_vain(STORE_SET_FAILS,
                 "cannot leave its address in the store as \"gyre/vain\": its set() "
                 "returned -5",
                 "rank 0 has not left \"gyre/vain\" in the store yet");
-    expect_vain(GET_FAILS, "rank 1", "the store does not give \"gyre/vain\": its get() returned");
-    expect_vain(LOSES_ALL, "rank 1", "rank 0 has not left \"gyre/vain\"");
-    expect_vain(LIES, "rank 1", "gyre/vain does not hold \"host port key\"");
-    expect_vain(OVERFLOWS, "rank 1", "the store has 1024 bytes as \"gyre/vain\"");
-    expect_vain(FORGES_KEY, "rank 1", "closed without a word: another key");
+    expect_vain(STORE_GET_FAILS, "rank 1",
+                "the store does not give \"gyre/vain\": its get() returned");
+    expect_vain(STORE_LOSES_ALL, "rank 1", "rank 0 has not left \"gyre/vain\"");
+    expect_vain(STORE_LIES, "rank 1", "gyre/vain does not hold \"host port key\"");
+    expect_vain(STORE_OVERFLOWS, "rank 1", "the store has 1024 bytes as \"gyre/vain\"");
+    expect_vain(STORE_FORGES_KEY, "rank 1", "closed without a word: another key");
 }
 
 static void refuse(const struct gyre_options *options, const char *why)
@@ -324,7 +204,8 @@ static void refuse(const struct gyre_options *options, const char *why)
 
 static void bad_options_are_told(void **state)
 {
-    struct gyre_store store = {sizeof store, NULL, table_set, NULL, NULL};
+    const struct gyre_store whole = store_of(NULL);
+    struct gyre_store store = {sizeof store, NULL, whole.set, NULL, NULL};
     struct gyre_options options = GYRE_OPTIONS_INIT;
     char name[300];
     (void)state;
@@ -332,7 +213,7 @@ static void bad_options_are_told(void **state)
     options.world = 2;
     options.store = &store;
     refuse(&options, "options.store has no function get");
-    store.get = table_get;
+    store.get = whole.get;
     refuse(&options, "wants options.job");
     memset(name, 'x', sizeof name);
     name[sizeof name - 1] = 0;
@@ -348,9 +229,12 @@ static void bad_options_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_are_apart),         cmocka_unit_test(a_name_is_used_again),
-        cmocka_unit_test(an_old_value_is_outlived), cmocka_unit_test(a_folder_is_a_store),
-        cmocka_unit_test(a_bad_store_is_told),      cmocka_unit_test(bad_options_are_told),
+        cmocka_unit_test(groups_are_apart),
+        cmocka_unit_test(a_name_is_used_again),
+        cmocka_unit_test(an_old_value_is_outlived),
+        cmocka_unit_test(a_folder_is_a_store),
+        cmocka_unit_test(a_bad_store_is_told),
+        cmocka_unit_test(bad_options_are_told),
     };
     return cmocka_run_group_tests(tests, file_room_open, file_room_close);
 }
