@@ -1,7 +1,8 @@
 /* The inside of the watch, for its files only.
  *
  *     watch.c     the entry: start, goodbye, and calls of other threads
- *     loop.c      the thread: events in, the failure detector's conclusions out
+ *     thread.c    the process's thread, which serves the watches of all its groups
+ *     loop.c      one watch's turn: events in, the failure detector's conclusions out
  *     share.c     regions that this process shares
  *     import.c    regions that its peers share
  *     redial.c    connections of its own that the watch makes anew
@@ -13,7 +14,11 @@
  *     activity.c  this rank's activity
  *
  * A file calls only files listed below it, and the failure detector (detect/), which calls none of
- * them. `lock` protects everything but atomics and the views, which are read without the lock. */
+ * them.
+ *
+ * Locks. A watch's `lock` protects everything of it but atomics and the views, which are read
+ * without the lock, and the fields of thread.c. thread.c has one lock for the list of watches; the
+ * thread takes a watch's lock under it, and nobody takes it under a watch's lock. */
 #ifndef GYRE_TRANSPORT_WATCH_INSIDE_H
 #define GYRE_TRANSPORT_WATCH_INSIDE_H
 
@@ -51,6 +56,7 @@ struct gyre_watch_link { /* to one peer; same index as the failure detector's ch
     _Atomic int bell; /* the peer's doorbell + 1, 0: not passed */
 };
 
+struct gyre_watch_thread;  /* the process's; thread.c */
 struct gyre_watch_visitor; /* somebody at the listener */
 struct gyre_watch_export;  /* a region that this process shares */
 
@@ -64,9 +70,13 @@ struct gyre_watch {
     uint32_t export_count;
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a share was answered, the failure is known, or all ranks have left */
-    pthread_t thread;
-    int poller, nudge;                  /* an epoll; an eventfd that wakes the thread */
-    int launcher;                       /* borrowed, -1: none */
+    struct gyre_watch_thread *thread;
+    struct gyre_watch *next; /* of the thread's watches; the next three: under the thread's lock */
+    bool ready;              /* its poller has events */
+    uint64_t wake_at;        /* when it has to be served, even without an event */
+    _Atomic bool nudged;     /* another thread has changed what its turn acts on */
+    int poller;              /* an epoll */
+    int launcher;            /* borrowed, -1: none */
     struct gyre_watch_visitor *visitor; /* GYRE_WATCH_VISITORS; NULL: nobody may come */
     struct gyre_watch_wish *wish;       /* data connections that are to be made anew */
     uint32_t wishes;                    /* so many there have been */
@@ -75,7 +85,7 @@ struct gyre_watch {
     bool unawaited;   /* nobody waits for news */
     bool links_ended; /* this rank's links, to which data connections belong */
     uint16_t epoch;
-    bool locks, ending, told;
+    bool locks, told;
     uint64_t parts_until; /* the end of the last wait for peers; 0: this rank is not parting */
     struct gyre_watch_state mine; /* this rank's, as last seen */
     /* The activity's looks, and when they last grew or did not matter. */
@@ -89,7 +99,6 @@ enum gyre_watch_source { /* the source of an event of the poller; the index is a
                          GYRE_WATCH_FROM_LINK,
                          GYRE_WATCH_FROM_PIDFD,
                          GYRE_WATCH_FROM_LAUNCHER,
-                         GYRE_WATCH_FROM_NUDGE,
                          GYRE_WATCH_FROM_DIAL,    /* the index is a link's */
                          GYRE_WATCH_FROM_RENEWAL, /* the index is a wish's id */
                          GYRE_WATCH_FROM_LISTENER,
@@ -212,12 +221,25 @@ void gyre_watch_hear_unshare(struct gyre_watch *watch, uint32_t link,
 
 /* -- loop.c ------------------------------------------------------------------------------------ */
 
-void *gyre_watch_run(void *watch); /* the thread's function; takes the lock itself */
+/* Acts on the events of the watch's poller, if it is `ready`, and takes a turn. Returns when to
+ * serve the watch next. Takes the lock itself. */
+uint64_t gyre_watch_serve(struct gyre_watch *watch, bool ready);
 
 /* Lets the failure detector look at what this rank does, and acts on its conclusions. */
 void gyre_watch_turn(struct gyre_watch *watch);
 
 /* Acts on the failure detector's conclusions: publishes the failure, sends what is owed. */
 void gyre_watch_settle(struct gyre_watch *watch);
+
+/* -- thread.c: without the watch's lock -------------------------------------------------------- */
+
+/* Has the process's thread serve the watch, and start for the first one. 0 or -errno. */
+int gyre_watch_enlist(struct gyre_watch *watch);
+
+/* Returns when the thread serves the watch no more. With its last watch the thread ends. */
+void gyre_watch_dismiss(struct gyre_watch *watch);
+
+/* Has the thread serve the watch soon. */
+void gyre_watch_nudge(struct gyre_watch *watch);
 
 #endif

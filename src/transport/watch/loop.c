@@ -1,7 +1,8 @@
-/* The watch's thread: events in, the failure detector's conclusions out.
+/* One watch's turn on the process's thread (thread.c): events in, the failure detector's
+ * conclusions out.
  *
- *      pidfds, sockets, launcher's pipe, nudge
- *                   │ epoll, until the detector wants to wake
+ *      pidfds, sockets, launcher's pipe
+ *                   │ the watch's poller
  *                   ▼
  *      events ─▶ detector ─▶ tick ─▶ settle: publish the failure, log warnings, send what is owed
  *
@@ -9,7 +10,8 @@
  *   - A peer's last words count before its death: its channel is read to the end before its pidfd
  *     is believed.
  *   - health->failure is complete before health->status is set, and both before anybody is woken.
- *   - The lock is held while the thread works and never while it sleeps; nothing under it blocks.
+ *   - The lock is held while the watch is served, and never while the thread sleeps. Nothing under
+ *     it blocks.
  *
  * Tested by tests/program/failures/watch.c. */
 #include "base/clock.h"
@@ -142,7 +144,6 @@ static void handle_death(struct gyre_watch *watch, uint32_t index)
 static void handle(struct gyre_watch *watch, const struct epoll_event *event)
 {
     uint32_t index = (uint32_t)event->data.u64;
-    uint64_t count;
 
     switch ((enum gyre_watch_source)(event->data.u64 >> 32)) {
     case GYRE_WATCH_FROM_LINK:
@@ -167,14 +168,10 @@ static void handle(struct gyre_watch *watch, const struct epoll_event *event)
     case GYRE_WATCH_FROM_VISITOR:
         gyre_watch_hear_visitor(watch, index);
         break;
-    case GYRE_WATCH_FROM_NUDGE:
-        if (read(watch->nudge, &count, sizeof count) < 0)
-            return; /* another thread's turn took it */
-        break;
     }
 }
 
-/* -- the thread -------------------------------------------------------------------------------- */
+/* -- a turn ------------------------------------------------------------------------------------ */
 
 /* Counts absences. A thread that waits looks every 50 ms. A thread that does not look is kept from
  * running, by others on its core or by a page that comes slowly. Its part may be on its way, so an
@@ -213,37 +210,35 @@ void gyre_watch_turn(struct gyre_watch *watch)
     gyre_watch_settle(watch);
 }
 
-static int sleep_ms(struct gyre_watch *watch)
+/* When the watch has to be served next, even without an event. */
+static uint64_t wake_at(const struct gyre_watch *watch)
 {
-    uint64_t now = gyre_now_ns(), wake = gyre_detector_wake(watch->detector);
+    uint64_t wake = gyre_detector_wake(watch->detector);
     uint64_t dial = gyre_watch_redial_wake(watch), renewal = gyre_watch_renewals_wake(watch);
 
     if (dial < wake)
         wake = dial;
-    if (renewal < wake)
-        wake = renewal;
-    if (wake <= now)
-        return 0;
-    return (int)((wake - now + GYRE_MS - 1) / GYRE_MS);
+    return renewal < wake ? renewal : wake;
 }
 
-void *gyre_watch_run(void *argument)
+static void handle_events(struct gyre_watch *watch)
 {
-    struct gyre_watch *watch = argument;
     struct epoll_event event[EVENTS];
+    int count = epoll_wait(watch->poller, event, EVENTS, 0);
 
+    for (int i = 0; i < count; i++)
+        handle(watch, &event[i]);
+}
+
+uint64_t gyre_watch_serve(struct gyre_watch *watch, bool ready)
+{
     pthread_mutex_lock(&watch->lock);
-    while (!watch->ending) {
-        int timeout = sleep_ms(watch);
-        pthread_mutex_unlock(&watch->lock);
-        int count = epoll_wait(watch->poller, event, EVENTS, timeout);
-        pthread_mutex_lock(&watch->lock);
-        for (int i = 0; i < count; i++)
-            handle(watch, &event[i]);
-        gyre_watch_redial_turn(watch, gyre_now_ns());
-        gyre_watch_renewals_turn(watch, gyre_now_ns());
-        gyre_watch_turn(watch);
-    }
+    if (ready)
+        handle_events(watch);
+    gyre_watch_redial_turn(watch, gyre_now_ns());
+    gyre_watch_renewals_turn(watch, gyre_now_ns());
+    gyre_watch_turn(watch);
+    uint64_t wake = wake_at(watch);
     pthread_mutex_unlock(&watch->lock);
-    return NULL;
+    return wake;
 }

@@ -165,7 +165,7 @@ static struct gyre_watch_wish **find_wish(struct gyre_watch *watch, uint32_t ran
 
 int gyre_watch_renew(struct gyre_watch *watch, const struct gyre_renewal_wish *is)
 {
-    const uint64_t one = 1, vain = is->fruitless < VAIN_MOST_MS ? is->fruitless : VAIN_MOST_MS;
+    const uint64_t vain = is->fruitless < VAIN_MOST_MS ? is->fruitless : VAIN_MOST_MS;
 
     if (watch->pid != getpid())
         return 0;
@@ -184,7 +184,7 @@ int gyre_watch_renew(struct gyre_watch *watch, const struct gyre_renewal_wish *i
     wish->next = watch->wish;
     watch->wish = wish;
     pthread_mutex_unlock(&watch->lock);
-    (void)!write(watch->nudge, &one, sizeof one); /* full: readable already */
+    gyre_watch_nudge(watch);
     return 0;
 }
 

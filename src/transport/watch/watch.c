@@ -1,18 +1,17 @@
 /* The watch: its start, its goodbye, and the calls of other threads.
  *
  * The failure detector (transport/watch/detect/failure_detector.h) decides, loop.c carries its
- * messages on a thread of its own, share.c and import.c pass regions around. One lock covers all of
- * these and is never held while anything blocks. report() therefore sends by itself: a process that
- * exits right after a report has told its peers.
+ * messages on the process's thread (thread.c), share.c and import.c pass regions around. One lock
+ * covers all of these and is never held while anything blocks. report() therefore sends by itself:
+ * a process that exits right after a report has told its peers.
  *
- * After a failure the thread goes on until stop(), because threads that wait for a writer to end
+ * After a failure the watch is served until stop(), because threads that wait for a writer to end
  * need to hear of peers' deaths. After fork() the child has the memory but no thread: every call
  * there does nothing, and stop() only frees.
  *
  * Tested by tests/program/failures/watch.c. */
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/machine/thread.h"
 #include "transport/watch/inside.h"
 
 #include <errno.h>
@@ -21,11 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #define PATIENCE (10 * GYRE_SECOND) /* before ranks that have not joined are named */
-/* For messages that sockets have not taken when the thread ends. */
+/* For messages that sockets have not taken when the watch ends. */
 #define LAST_WORDS (100 * GYRE_MS)
 /* For links that broke to be made anew, where a failure or the end has to be told. */
 #define LAST_CALL (300 * GYRE_MS)
@@ -64,18 +62,14 @@ static int create_lock(struct gyre_watch *watch)
     return status;
 }
 
-static int open_descriptors(struct gyre_watch *watch)
+static int open_watch_poller(struct gyre_watch *watch)
 {
-    int status;
-
     watch->poller = epoll_create1(EPOLL_CLOEXEC);
-    watch->nudge = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (watch->poller < 0 || watch->nudge < 0)
+    if (watch->poller < 0)
         return -errno;
-    status = gyre_watch_listen(watch, watch->nudge, EPOLLIN, GYRE_WATCH_FROM_NUDGE, 0);
-    if (status == 0 && watch->launcher >= 0)
-        status = gyre_watch_listen(watch, watch->launcher, 0, GYRE_WATCH_FROM_LAUNCHER, 0);
-    return status;
+    return watch->launcher < 0
+               ? 0
+               : gyre_watch_listen(watch, watch->launcher, 0, GYRE_WATCH_FROM_LAUNCHER, 0);
 }
 
 static int build_watch(struct gyre_watch *watch)
@@ -93,7 +87,7 @@ static int build_watch(struct gyre_watch *watch)
     int status = create_lock(watch);
 
     if (status == 0)
-        status = open_descriptors(watch);
+        status = open_watch_poller(watch);
     if (status == 0)
         status = gyre_views_create(&watch->views);
     if (status == 0)
@@ -101,8 +95,13 @@ static int build_watch(struct gyre_watch *watch)
     return status;
 }
 
+/* Frees a watch. Its poller goes first: in a forked child it is the parent's, from which no
+ * descriptor may be taken. */
 static void destroy(struct gyre_watch *watch)
 {
+    if (watch->poller >= 0)
+        close(watch->poller);
+    watch->poller = -1;
     for (uint32_t i = 0; watch->link != NULL && i < watch->links; i++) {
         gyre_watch_channel_deinit(&watch->link[i].channel);
         if (atomic_load(&watch->link[i].bell) > 0)
@@ -114,25 +113,12 @@ static void destroy(struct gyre_watch *watch)
     gyre_watch_drop_exports(watch);
     gyre_views_destroy(watch->views);
     gyre_detector_destroy(watch->detector);
-    if (watch->poller >= 0)
-        close(watch->poller);
-    if (watch->nudge >= 0)
-        close(watch->nudge);
     if (watch->locks && watch->pid == getpid()) {
         pthread_cond_destroy(&watch->changed);
         pthread_mutex_destroy(&watch->lock);
     }
     free(watch->link);
     free(watch);
-}
-
-static int start_watch_thread(struct gyre_watch *watch)
-{
-    int status = gyre_thread_start(&watch->thread, gyre_watch_run, watch);
-    if (status != 0)
-        return status;
-    pthread_setname_np(watch->thread, "gyre-watch");
-    return 0;
 }
 
 int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch **watch,
@@ -143,7 +129,7 @@ int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch
     if (fresh == NULL)
         return gyre_trouble_set(trouble, -ENOMEM, "watch: out of memory");
     fresh->is = *options;
-    fresh->poller = fresh->nudge = -1;
+    fresh->poller = -1;
     fresh->pid = getpid();
     fresh->epoch = options->job->epoch;
     fresh->launcher = options->job->launcher_fd;
@@ -155,7 +141,7 @@ int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch
     if (status == 0) {
         fresh->mine.rank = options->joined->rank;
         gyre_watch_turn(fresh); /* the first beat: from now on silence counts */
-        status = start_watch_thread(fresh);
+        status = gyre_watch_enlist(fresh);
         if (status != 0)
             gyre_trouble_set(trouble, status,
                              "watch: cannot start a thread: %s (see ulimit -u, ulimit -v)",
@@ -170,14 +156,6 @@ int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch
 }
 
 /* -- stop -------------------------------------------------------------------------------------- */
-
-static void nudge(struct gyre_watch *watch)
-{
-    uint64_t one = 1;
-
-    if (write(watch->nudge, &one, sizeof one) < 0)
-        return; /* full: readable already */
-}
 
 /* Waits longer than the dead time: a rank that was stopped on its way to its goodbye is told before
  * this rank leaves. */
@@ -226,7 +204,6 @@ static void say_goodbye(struct gyre_watch *watch)
     for (late = 0;
          late == 0 && (all_left ? !gyre_detector_may_end(watch->detector) : owes_failure(watch));)
         late = gyre_watch_sleep(watch, until);
-    watch->ending = true;
 }
 
 /* Waits until the socket has taken all messages that wait for it; false: not in time. */
@@ -244,7 +221,7 @@ static bool drain_link(struct gyre_watch_link *link, uint64_t limit)
     return !link->broken && !link->deaf;
 }
 
-/* The thread is gone; gives sockets that were full a moment to take the rest. */
+/* Nobody serves the watch any more; gives sockets that were full a moment to take the rest. */
 static void flush_last_words(struct gyre_watch *watch)
 {
     uint64_t limit = gyre_now_ns() + LAST_WORDS;
@@ -265,8 +242,7 @@ void gyre_watch_stop(struct gyre_watch *watch)
         pthread_mutex_lock(&watch->lock);
         say_goodbye(watch);
         pthread_mutex_unlock(&watch->lock);
-        nudge(watch);
-        pthread_join(watch->thread, NULL);
+        gyre_watch_dismiss(watch);
         flush_last_words(watch);
     }
     destroy(watch);
@@ -298,7 +274,7 @@ void gyre_watch_report(struct gyre_watch *watch, int status, uint32_t rank, bool
     gyre_detector_report(watch->detector, gyre_now_ns(), &record, echo);
     gyre_watch_settle(watch);
     pthread_mutex_unlock(&watch->lock);
-    nudge(watch);
+    gyre_watch_nudge(watch);
 }
 
 void gyre_watch_attend(struct gyre_watch *watch, struct gyre_activity *activity)

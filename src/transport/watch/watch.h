@@ -1,12 +1,13 @@
 /* The watch notices death, spreads the first failure, and passes shared memory around inside a
  * node.
  *
- * One small thread per process (all signals blocked) runs a pure state machine
- * (transport/watch/detect/failure_detector.h). The watches form a tree: rank → the lowest rank of
- * its node → rank 0, over the channels that the join left (transport/join/joined.h): the Unix
- * sockets inside the node, rank 0's control connections between nodes. The thread never touches a
- * communicator. What it has learned stands in `struct gyre_health`, which every waiting loop polls,
- * and it rings the process's doorbell so that sleepers look.
+ * One small thread per process (all signals blocked) runs a pure state machine for each group of
+ * ranks that the process is in (transport/watch/detect/failure_detector.h). The watches form a
+ * tree: rank → the lowest rank of its node → rank 0, over the channels that the join left
+ * (transport/join/joined.h): the Unix sockets inside the node, rank 0's control connections between
+ * nodes. The thread never touches a communicator. What it has learned stands in `struct
+ * gyre_health`, which every waiting loop polls, and it rings the process's doorbell so that
+ * sleepers look.
  *
  * Failures are:
  *   - A peer of this node died. Its pidfd tells, not its socket, which a forked child may keep.
@@ -70,7 +71,8 @@ int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch
  * the end of this wait: 1.5 times the dead time from now. */
 uint64_t gyre_watch_part(struct gyre_watch *watch);
 
-/* Says goodbye, waits until all ranks have said goodbye or one has failed, and joins the thread.
+/* Says goodbye, waits until all ranks have said goodbye or one has failed, and ends the watch; the
+ * process's last one ends the thread.
  * The wait ends at the time that part() returned, or else after the dead time. After a goodbye the
  * end of its sender is no failure. In a forked child the call only frees memory. NULL allowed. */
 void gyre_watch_stop(struct gyre_watch *watch);
