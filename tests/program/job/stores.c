@@ -179,6 +179,43 @@ static void expect_vain(enum store_fault fault, const char *of_rank_0, const cha
     munmap(rig.shared, sizeof *rig.shared);
 }
 
+/* Two processes come as rank 1. The one that is refused, which changes nothing, is rank 2 then. */
+static int come_twice(struct rig *rig, int rank)
+{
+    struct gyre_comm *comm;
+    int status = store_join(rig->argument, "twice", rank ? 1 : 0, 3, &comm);
+    if (status) {
+        if (status != GYRE_REFUSED || !strstr(gyre_error(NULL), "rank 1 is here already"))
+            return 1;
+        rig->shared->ready++;
+        status = store_join(rig->argument, "twice", 2, 3, &comm);
+    }
+    return status || !sums(comm) || gyre_finalize(comm) || rig->shared->ready != 1;
+}
+
+static void two_members_with_one_rank_are_told(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        rig_run(
+            &(struct rig){.n = 3, .process = come_twice, .argument = store_table_make(STORE_GOOD)},
+            60),
+        0);
+}
+
+static void a_member_that_never_comes_is_named(void **state)
+{
+    struct rig rig = {.n = 1, .process = join_in_vain, .argument = store_table_make(STORE_GOOD)};
+    (void)state;
+    rig_start(&rig);
+    assert_int_equal(rig_wait(&rig, 30, 0), 0);
+    assert_int_equal(rig.shared->status[0], GYRE_TIMED_OUT);
+    if (!strstr(rig.shared->error[0], "1 of 2 ranks did not join") ||
+        !strstr(rig.shared->error[0], "rank 1 missing"))
+        fail_msg("\"%s\"", rig.shared->error[0]);
+    assert_int_equal(store_table_entries(rig.argument), 0);
+}
+
 static void a_bad_store_is_told(void **state)
 {
     (void)state;
@@ -235,6 +272,8 @@ int main(void)
         cmocka_unit_test(a_folder_is_a_store),
         cmocka_unit_test(a_bad_store_is_told),
         cmocka_unit_test(bad_options_are_told),
+        cmocka_unit_test(two_members_with_one_rank_are_told),
+        cmocka_unit_test(a_member_that_never_comes_is_named),
     };
     return cmocka_run_group_tests(tests, file_room_open, file_room_close);
 }
