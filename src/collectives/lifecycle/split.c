@@ -24,6 +24,7 @@
 #include "collectives/comm/arguments.h"
 #include "collectives/comm/operations.h"
 #include "collectives/comm/progress.h"
+#include "collectives/lifecycle/colors.h"
 #include "collectives/lifecycle/setup.h"
 #include "collectives/messages/point_to_point.h"
 
@@ -31,22 +32,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct claim { /* a rank's color and key; rows of two are summed, where all others are 0 */
-    int64_t color, key;
-};
-
-struct part_member {
-    int64_t key;
-    uint32_t rank; /* its rank in the parent */
-};
-
-struct asset { /* a rank's part of the child; summed, like claims */
+struct asset { /* a rank's part of the child; summed, like choices */
     int64_t board, inbox, reached;
 };
 
 struct ballot {
     struct gyre_comm *parent;
-    struct claim *claim;          /* n */
+    struct gyre_color *color;     /* n */
     uint8_t *used;                /* GYRE_COMM_IDS */
     struct asset *asset;          /* n, and one whose `board` counts the ranks that failed */
     struct gyre_trouble *trouble; /* of this rank */
@@ -54,28 +46,15 @@ struct ballot {
 
 /* -- agreements -------------------------------------------------------------------------------- */
 
-static int reduce_table(struct gyre_comm *parent, void *table, uint64_t count, enum gyre_type type,
-                        enum gyre_op op)
-{
-    const struct gyre_request request = {
-        .shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = type, .op = op, .count = count},
-        .input.address = table,
-        .output.address = table};
-    gyre_domain_enter(parent->domain);
-    int status = gyre_comm_run(parent, &request);
-    gyre_domain_leave(parent->domain);
-    return status;
-}
-
 static int ballot_open(struct ballot *ballot, struct gyre_comm *parent)
 {
     ballot->parent = parent;
     ballot->trouble = gyre_thread_trouble();
-    ballot->claim = calloc(parent->n, sizeof(*ballot->claim));
+    ballot->color = calloc(parent->n, sizeof(*ballot->color));
     ballot->used = calloc(GYRE_COMM_IDS, 1);
     ballot->asset = calloc((size_t)parent->n + 1, sizeof(*ballot->asset));
     *ballot->trouble = (struct gyre_trouble){0};
-    if (ballot->claim && ballot->used && ballot->asset)
+    if (ballot->color && ballot->used && ballot->asset)
         return 0;
     return gyre_trouble_set(ballot->trouble, -ENOMEM, "gyre_split: no memory for %u ranks",
                             parent->n);
@@ -83,7 +62,7 @@ static int ballot_open(struct ballot *ballot, struct gyre_comm *parent)
 
 static void ballot_close(struct ballot *ballot)
 {
-    free(ballot->claim);
+    free(ballot->color);
     free(ballot->used);
     free(ballot->asset);
 }
@@ -97,16 +76,15 @@ static uint32_t free_id(const struct ballot *ballot)
     return 0;
 }
 
-/* Agrees on all claims, and on the id of the new communicators. */
+/* Agrees on all choices, and on the id of the new communicators. */
 static int vote_on_parts(struct ballot *ballot, int color, int key, uint32_t *id)
 {
     struct gyre_comm *parent = ballot->parent;
-    ballot->claim[parent->rank] = (struct claim){color, key};
     for (uint32_t i = 0; i < GYRE_COMM_IDS; i++)
         ballot->used[i] = parent->progress->comm[i] || parent->progress->retired[i];
-    int status = reduce_table(parent, ballot->claim, 2 * (uint64_t)parent->n, GYRE_I64, GYRE_SUM);
+    int status = gyre_colors_tell(parent, color, key, ballot->color);
     if (!status)
-        status = reduce_table(parent, ballot->used, GYRE_COMM_IDS, GYRE_U8, GYRE_MAX);
+        status = gyre_colors_reduce(parent, ballot->used, GYRE_COMM_IDS, GYRE_U8, GYRE_MAX);
     if (status)
         return status;
     *id = free_id(ballot);
@@ -117,35 +95,20 @@ static int vote_on_parts(struct ballot *ballot, int color, int key, uint32_t *id
 
 /* -- a child ----------------------------------------------------------------------------------- */
 
-static int by_member_key(const void *a, const void *b)
-{
-    const struct part_member *one = a, *two = b;
-    if (one->key != two->key)
-        return one->key < two->key ? -1 : 1;
-    return one->rank < two->rank ? -1 : 1;
-}
-
 /* Lists the ranks of this rank's color in the child's order; sets the child's n and rank. */
 static int gather_members(const struct ballot *ballot, struct gyre_comm *child)
 {
     struct gyre_comm *parent = ballot->parent;
-    struct part_member *member = calloc(parent->n, sizeof(*member));
-    if (!member)
+    child->above = calloc(parent->n, sizeof(*child->above));
+    if (!child->above || !(child->n = gyre_colors_list(parent, ballot->color, child->above)))
         return -ENOMEM;
-    for (uint32_t rank = 0; rank < parent->n; rank++)
-        if (ballot->claim[rank].color == ballot->claim[parent->rank].color)
-            member[child->n++] = (struct part_member){ballot->claim[rank].key, rank};
-    qsort(member, child->n, sizeof(*member), by_member_key);
-    child->above = calloc(child->n, sizeof(*child->above));
     child->world = calloc(child->n, sizeof(*child->world));
-    for (uint32_t rank = 0; child->above && child->world && rank < child->n; rank++) {
-        child->above[rank] = member[rank].rank;
-        child->world[rank] = gyre_comm_world(parent, member[rank].rank);
-        if (member[rank].rank == parent->rank)
+    for (uint32_t rank = 0; child->world && rank < child->n; rank++) {
+        child->world[rank] = gyre_comm_world(parent, child->above[rank]);
+        if (child->above[rank] == parent->rank)
             child->rank = rank;
     }
-    free(member);
-    return child->above && child->world ? 0 : -ENOMEM;
+    return child->world ? 0 : -ENOMEM;
 }
 
 /* The child's number for the watch, unlike that of any other living group: groups of one id have no
@@ -266,8 +229,8 @@ static int complete(struct ballot *ballot, struct gyre_comm *child, int status)
         mine->inbox = child->mesh->inbox_id;
     }
     failed->board = status != 0;
-    int agreed =
-        reduce_table(parent, ballot->asset, 3 * ((uint64_t)parent->n + 1), GYRE_I64, GYRE_SUM);
+    int agreed = gyre_colors_reduce(parent, ballot->asset, 3 * ((uint64_t)parent->n + 1), GYRE_I64,
+                                    GYRE_SUM);
     if (agreed)
         return agreed; /* others may have agreed */
     if (!failed->board)
