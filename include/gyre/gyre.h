@@ -238,14 +238,31 @@ GYRE_API int gyre_init_in_process(struct gyre_comm **comms, int count, const int
  * become one, ranked by key and, where keys are equal, by their rank in `comm`. With a negative
  * color a rank takes part and gets none: *part is NULL. Parts are independent of `comm` and of each
  * other: all may be in use at once, also by several threads, and ranks of a part that share a node
- * use its memory. At most 4,095 live in a process. Whatever fails ends all communicators of the job
- * alike.
+ * use its memory. At most 4,095 live in a process. Whatever fails ends `comm` and all its parts
+ * alike; gyre_split_apart() makes parts that outlive each other's failures.
  *   Blocks:    until every rank of `comm` has called it.
  *   Ownership: the caller ends *part by gyre_finalize(), in which all its ranks take part; or
  *              gyre_finalize() of the communicator from gyre_init() ends whatever is left.
  *   Errors:    GYRE_INVALID, -ENOMEM (no rank has got one), and as gyre_all_reduce().
  *   Threads:   one thread, and not while another splits or ends a communicator of the job. */
 GYRE_API int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_comm **part);
+
+/* As gyre_split(), but each part is a group of its own, as if its ranks had met in a store: it has
+ * connections, shared memory and a key of its own, and fails, is aborted, shrinks and ends for
+ * itself. A rank that dies ends the parts that it is in; gyre_failure() of each part tells of its
+ * own ranks. A part lives on when `comm` has failed or is finalized. It costs what gyre_init()
+ * costs: milliseconds, and descriptors for each peer, where gyre_split() costs none. Memory from
+ * gyre_alloc() is shared with the ranks of the communicator that it was called with, so allocate
+ * with the part what the part works on.
+ *   Blocks:    until every rank of `comm` has called it and those of the part have joined; a rank
+ *              that dies or stops meanwhile ends the wait, at most 5 s after the dead time.
+ *   Ownership: the caller ends *part by gyre_finalize(), before or after `comm`; on failure *part
+ *              is NULL, and nothing is held.
+ *   Errors:    as gyre_init() and gyre_all_reduce(). What is wrong on one rank before it joins is
+ *              every rank's error. A part that cannot join fails for itself; `comm` goes on.
+ *              GYRE_INVALID for ranks of gyre_init_in_process().
+ *   Threads:   one thread, and not while another splits or ends a communicator of the job. */
+GYRE_API int gyre_split_apart(struct gyre_comm *comm, int color, int key, struct gyre_comm **part);
 
 /* Waits for all started work of this rank and for its peers to need nothing more from it, says
  * goodbye and frees the communicator and all memory still held from gyre_alloc() and

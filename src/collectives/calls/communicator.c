@@ -3,6 +3,7 @@
 #include "collectives/comm/arguments.h"
 #include "collectives/comm/progress.h"
 #include "collectives/group/group.h"
+#include "collectives/lifecycle/apart.h"
 #include "collectives/lifecycle/process_ranks.h"
 #include "collectives/lifecycle/shrink.h"
 #include "collectives/lifecycle/split.h"
@@ -77,26 +78,52 @@ int gyre_init_in_process(struct gyre_comm **comms, int count, const int *devices
     return status;
 }
 
-static int refuse_split(struct gyre_comm *comm, const char *why)
+static int refuse_split(struct gyre_comm *comm, const char *call, const char *why)
 {
     gyre_domain_enter(comm->domain);
-    int status = gyre_comm_refused(comm, gyre_refuse("gyre_split: %s", why));
+    int status = gyre_comm_refused(comm, gyre_refuse("%s: %s", call, why));
     gyre_domain_leave(comm->domain);
     return status;
+}
+
+/* 0 if a communicator may be split by a call of this name. */
+static int check_split(struct gyre_comm *comm, const char *call, struct gyre_comm **out)
+{
+    int status = gyre_comm_check(comm, call);
+    if (status)
+        return status;
+    if (!out)
+        return refuse_split(comm, call, "the place for the communicator is NULL");
+    return gyre_comm_in_group(comm)
+               ? refuse_split(comm, call,
+                              "a group is open on the communicator; gyre_group_end() it")
+               : 0;
 }
 
 int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_comm **out)
 {
     if (out)
         *out = NULL;
-    int status = gyre_comm_check(comm, "gyre_split");
+    int status = check_split(comm, "gyre_split", out);
+    return status ? status : gyre_comm_split(comm, color, key, out);
+}
+
+int gyre_split_apart(struct gyre_comm *comm, int color, int key, struct gyre_comm **out)
+{
+    struct gyre_trouble story = {0}, *trouble = gyre_thread_trouble();
+    if (out)
+        *out = NULL;
+    int status = check_split(comm, "gyre_split_apart", out);
+    if (!status && comm->progress->ranks)
+        status = refuse_split(comm, "gyre_split_apart",
+                              "the communicator is from gyre_init_in_process(); gyre_split() it");
     if (status)
         return status;
-    if (!out)
-        return refuse_split(comm, "the place for the communicator is NULL");
-    if (gyre_comm_in_group(comm))
-        return refuse_split(comm, "a group is open on the communicator; gyre_group_end() it");
-    return gyre_comm_split(comm, color, key, out);
+    status = gyre_comm_split_apart(comm, color, key, out, &story);
+    if (status)
+        gyre_trouble_set(&story, status, "gyre_split_apart: %s", gyre_status_name(status));
+    *trouble = story;
+    return status;
 }
 
 int gyre_finalize(struct gyre_comm *comm)

@@ -26,7 +26,8 @@
 #include <string.h>
 #include <time.h>
 
-#define LISTEN_BACKLOG 4096
+#define LISTEN_BACKLOG   4096
+#define MEETING_EXTRA_MS 5000 /* beyond the dead time, for ranks that have come to meet */
 
 /* -- those of this process --------------------------------------------------------------------- */
 
@@ -170,7 +171,7 @@ static uint32_t ranks_here(const struct gyre_domain *domain)
 static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     int status;
-    domain->oversubscribed = gyre_cpu_oversubscribed((int)ranks_here(domain));
+    domain->oversubscribed |= gyre_cpu_oversubscribed((int)ranks_here(domain));
     if (domain->cuda_device >= 0) {
         domain->lookup.device = gyre_device_of(GYRE_MEMORY_CUDA);
         domain->lookup.device_index = domain->cuda_device;
@@ -191,9 +192,25 @@ static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
     return gyre_domain_mender_start(domain, trouble);
 }
 
+/* Takes the settings of the domain whose ranks meet here. They have all come: whoever does not
+ * appear within the dead time has ended, or is stopped. */
+static void take_settings(struct gyre_domain *domain, const struct gyre_domain *beside)
+{
+    struct gyre_domain_settings *settings = &domain->settings;
+    *settings = beside->settings;
+    const int64_t most_ms = settings->dead_time_ms + MEETING_EXTRA_MS;
+    if (settings->dead_time_ms && settings->join_timeout_ms > most_ms)
+        settings->join_timeout_ms = most_ms;
+    domain->oversubscribed = beside->oversubscribed;
+}
+
 static int find_settings(struct gyre_domain *domain, const struct gyre_domain_options *options,
                          struct gyre_trouble *trouble)
 {
+    if (options->beside) {
+        take_settings(domain, options->beside);
+        return 0;
+    }
     if (!options->after)
         return gyre_domain_settings_read(options->user, &domain->settings, trouble);
     domain->settings = options->after->settings;
@@ -214,7 +231,8 @@ static int find_job(struct gyre_domain *domain, const struct gyre_domain_options
         return gyre_trouble_set(
             trouble, GYRE_INVALID,
             "this process has a communicator already; gyre_finalize() it before gyre_init()");
-    if (!status && !options->after && (first || options->job))
+    domain->names_log = !options->after && (first || (options->job && !job->group));
+    if (!status && domain->names_log)
         gyre_log_identity(options->job ? job->first_here : job->rank,
                           options->job ? job->first_here + job->ranks_here - 1 : job->rank);
     return status;

@@ -2,9 +2,9 @@
  * (transport/link/links.h), the watch, the shared regions, the doorbell, and the ownership of
  * progress.
  *
- * A process has one domain, or one for each of its ranks, and one for each group that meets in a
- * store. "Owner" in a comment is the thread that
- * holds the domain (gyre_domain_enter); only the owner makes a call of the owner. */
+ * A process has one domain, or one for each of its ranks, and one for each further group that it is
+ * in. "Owner" in a comment is the thread that holds the domain (gyre_domain_enter); only the owner
+ * makes a call of the owner. */
 #ifndef GYRE_TRANSPORT_DOMAIN_DOMAIN_H
 #define GYRE_TRANSPORT_DOMAIN_DOMAIN_H
 
@@ -26,6 +26,10 @@ struct gyre_domain_options {
      * takes, and this rank's company, borrowed until meet() returns. NULL: a first epoch. */
     const struct gyre_domain *after;
     struct gyre_company *company;
+
+    /* Of a group of ranks of another domain, which have all come to meet: that domain, whose
+     * settings it takes. NULL: none. */
+    const struct gyre_domain *beside;
 };
 
 /* Discovers the job and settles the device, without peers. On failure nothing is held, and *trouble

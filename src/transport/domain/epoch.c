@@ -190,5 +190,7 @@ void gyre_domain_bequeath(struct gyre_domain *domain, struct gyre_domain *next)
     while ((base = gyre_lookup_first_given(&domain->lookup)))
         bequeath_region(domain, next, base, fresh);
     close_listener(domain);
-    gyre_log_identity((int)next->joined->rank, (int)next->joined->rank);
+    next->names_log = domain->names_log;
+    if (next->names_log)
+        gyre_log_identity((int)next->joined->rank, (int)next->joined->rank);
 }

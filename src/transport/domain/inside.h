@@ -87,6 +87,7 @@ struct gyre_domain {
     struct gyre_health health;
     struct gyre_activity activity;
     bool forked;
+    bool names_log; /* the process's log names this domain's rank */
 
     /* doorbell */
     struct gyre_region bell_region;

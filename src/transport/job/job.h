@@ -32,7 +32,7 @@ struct gyre_job {
     int root_port_tries; /* ports from root_port on that rank 0 may have, 1 … 17 */
     char root_file[512];
     struct gyre_store store; /* copied */
-    bool group;              /* of a store: this process may have other jobs meanwhile */
+    bool group;              /* one of several: this process may have other jobs meanwhile */
     bool key_in_place;       /* `key` is drawn by rank 0, and lies in the file or the store */
     int root_fd;             /* held, of rank 0: borrowed until it has joined */
     /* "gyre run", "torchrun", "environment", "mpirun", "mpirun_rsh", "mpiexec", "srun",
