@@ -49,6 +49,8 @@ int gyre_mesh_create(struct gyre_domain *domain, const struct gyre_mesh_options 
     if (!status)
         status = gyre_domain_share(domain, GYRE_MEMORY_HOST, sizeof(struct gyre_inbox),
                                    GYRE_SHARE_OPEN, &inbox, &mesh->inbox_id, trouble);
+    gyre_domain_settle(domain, board);
+    gyre_domain_settle(domain, inbox);
     mesh->mine = board;
     mesh->board[mesh->rank] = board;
     mesh->inbox[mesh->rank] = inbox;

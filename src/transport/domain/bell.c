@@ -25,8 +25,9 @@ static long membarrier(int command)
 int gyre_domain_bell_init(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     const struct gyre_device *host = gyre_device_of(GYRE_MEMORY_HOST);
-    domain->eventfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (domain->eventfd < 0)
+    const bool apart = domain->joined->nodes > 1; /* the owner may sleep on sockets */
+    domain->eventfd = apart ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+    if (apart && domain->eventfd < 0)
         return gyre_trouble_set(trouble, -errno, "eventfd: %s", gyre_status_name(-errno));
     int status = host->alloc(0, 4096, GYRE_SHARE_OPEN, &domain->bell_region, trouble);
     if (status)
@@ -76,7 +77,8 @@ void gyre_domain_wake_owner(struct gyre_domain *domain)
         return;
     atomic_fetch_add(&domain->bell->word, 1);
     gyre_futex_wake(&domain->bell->word, 1);
-    (void)!write(domain->eventfd, &one, sizeof(one));
+    if (domain->eventfd >= 0)
+        (void)!write(domain->eventfd, &one, sizeof(one));
 }
 
 static void wake_peer(struct gyre_domain *domain, const struct gyre_peer_bell *bell, uint32_t state)

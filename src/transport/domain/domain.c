@@ -189,6 +189,8 @@ static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
     if ((status = gyre_domain_attach_node(domain, trouble)) ||
         (status = gyre_domain_attach_remote(domain, trouble)))
         return status;
+    gyre_domain_close_offer(&domain->bell_region);
+    gyre_domain_close_offer(&domain->queue_region);
     return gyre_domain_mender_start(domain, trouble);
 }
 

@@ -173,6 +173,10 @@ int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, ui
 int gyre_domain_unshare(struct gyre_domain *domain,
                         void *base); /* GYRE_INVALID: not from share() or keep() */
 
+/* Says that the memory is the library's own: it is shared with nobody else and goes to no other
+ * epoch, so its descriptor is closed. Any thread. */
+void gyre_domain_settle(struct gyre_domain *domain, const void *base);
+
 /* Says that the memory is in the program's hands: it goes on to the next epoch. Any thread. */
 void gyre_domain_give(struct gyre_domain *domain, const void *base);
 

@@ -192,6 +192,10 @@ int gyre_domain_prove(struct gyre_domain *domain, struct gyre_trouble *trouble);
 int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t length,
                            void **view, struct gyre_trouble *trouble);
 
+/* Closes the descriptor of host memory that every peer has mapped, and that nobody else will be
+ * given. */
+void gyre_domain_close_offer(struct gyre_region *region);
+
 /* Adds a region that another domain had, in the program's hands, and shares it. */
 int gyre_domain_adopt(struct gyre_domain *domain, const struct gyre_region *region,
                       struct gyre_trouble *trouble);

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 int gyre_domain_memory_init(struct gyre_domain *domain)
 {
@@ -95,6 +96,20 @@ int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, ui
     if (!status)
         *id = made.id;
     return status;
+}
+
+void gyre_domain_close_offer(struct gyre_region *region)
+{
+    if (region->base && region->fd >= 0)
+        close(region->fd);
+    region->fd = -1;
+}
+
+void gyre_domain_settle(struct gyre_domain *domain, const void *base)
+{
+    int fd = gyre_lookup_take_descriptor(&domain->lookup, base);
+    if (fd >= 0)
+        close(fd);
 }
 
 void gyre_domain_give(struct gyre_domain *domain, const void *base)

@@ -70,6 +70,19 @@ void gyre_lookup_give(struct gyre_memory_lookup *lookup, const void *base)
     pthread_mutex_unlock(&lookup->lock);
 }
 
+int gyre_lookup_take_descriptor(struct gyre_memory_lookup *lookup, const void *base)
+{
+    int fd = -1;
+    pthread_mutex_lock(&lookup->lock);
+    for (uint32_t i = 0; i < lookup->shared_used; i++)
+        if (lookup->shared[i].id && lookup->shared[i].region.base == base) {
+            fd = lookup->shared[i].region.fd;
+            lookup->shared[i].region.fd = -1;
+        }
+    pthread_mutex_unlock(&lookup->lock);
+    return fd;
+}
+
 void *gyre_lookup_first_given(struct gyre_memory_lookup *lookup)
 {
     void *base = NULL;

@@ -80,6 +80,10 @@ void gyre_lookup_mark_mapped(struct gyre_memory_lookup *lookup, uint32_t id, boo
 void gyre_lookup_give(struct gyre_memory_lookup *lookup, const void *base);
 void *gyre_lookup_first_given(struct gyre_memory_lookup *lookup);
 
+/* Takes the descriptor of the region that begins at `base`, which no further peer can be given
+ * then; -1: there is none. */
+int gyre_lookup_take_descriptor(struct gyre_memory_lookup *lookup, const void *base);
+
 /* Takes out the region that begins at `base`. False: there is none. */
 bool gyre_lookup_remove(struct gyre_memory_lookup *lookup, const void *base,
                         struct gyre_shared *removed);
