@@ -1,5 +1,6 @@
 /* Messages with tags and from any rank, with real processes: rows that do not wait for each other,
  * the order of receives, who sent what, and what is told when the ends disagree or never meet. */
+#include "rig/beside.h"
 #include "rig/comm_rig.h"
 
 #include "rig/test.h"
@@ -458,5 +459,5 @@ int main(void)
         cmocka_unit_test(long_waits_are_no_failure),
         cmocka_unit_test(both_ends_are_named),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_beside(tests, sizeof tests / sizeof *tests, NULL);
 }

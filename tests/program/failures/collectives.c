@@ -1,6 +1,7 @@
 /* Failures in the verbs with roots and blocks, with real processes: a rank that dies or stops in
  * the middle is named in every other rank's error, nobody writes into a survivor's memory
  * afterwards, and ranks that ask for different things are told, all of them. */
+#include "rig/beside.h"
 #include "rig/comm_rig.h"
 #include "rig/test.h"
 
@@ -239,5 +240,5 @@ int main(void)
         cmocka_unit_test(late_writes_are_not_seen),    cmocka_unit_test(disagreeing_ranks_are_told),
         cmocka_unit_test(blocks_that_differ_are_told),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_beside(tests, sizeof tests / sizeof *tests, NULL);
 }

@@ -3,6 +3,7 @@
  * is no failure. A longer one is reported when the dead time is over. A queue full of data is no
  * outage. Skipped where namespaces are not permitted. */
 #include "nemesis/machines.h"
+#include "rig/beside.h"
 #include "rig/comm_rig.h"
 #include "rig/test.h"
 
@@ -250,6 +251,12 @@ static void a_queue_full_of_data_delays_no_beat(void **state)
     assert_true(machines_run("for i in 0 1; do tc -n rank$i qdisc del dev way root; done"));
 }
 
+static int make_machines(void **state)
+{
+    (void)state;
+    return machines_make(2) ? 0 : -1;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,5 +270,5 @@ int main(void)
         printf("skipped: no network namespaces with a bridge can be made here\n");
         return 77;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_beside(tests, sizeof tests / sizeof *tests, make_machines);
 }

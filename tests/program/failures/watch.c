@@ -3,6 +3,7 @@
 #include "program/failures/watch_rig.h"
 
 #include "base/clock.h"
+#include "rig/beside.h"
 #include "rig/test.h"
 
 #include <signal.h>
@@ -532,5 +533,5 @@ int main(void)
         cmocka_unit_test(test_world_of_one_reports_and_rings),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_beside(tests, sizeof tests / sizeof *tests, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "transport/join/inside.h"
+#include "rig/beside.h"
 #include "rig/test.h"
 
 #include <arpa/inet.h>
@@ -619,5 +620,5 @@ int main(void)
         cmocka_unit_test(another_rank_is_not_taken_for_rank_0),
         cmocka_unit_test(two_jobs_share_a_range_of_ports),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_beside(tests, sizeof tests / sizeof *tests, NULL);
 }
