@@ -11,9 +11,22 @@ if [ "${3:-}" != inside ]; then
         echo "skipped: namespaces are not permitted here"
         exit 77
     }
-    exec unshare -m -n "$0" "$1" "$2" inside
+    # The parts wait most of the time, so they run beside each other.
+    parts=
+    for part in ways settings walls; do
+        unshare -m -n "$0" "$1" "$2" inside $part &
+        parts="$parts $!"
+    done
+    failed=0
+    for part in $parts; do
+        wait "$part"
+        code=$?
+        [ $code = 0 ] || [ $failed = 1 ] || failed=$code
+    done
+    exit $failed
 fi
 gyre=$2/gyre
+part=$4
 offences=0
 unset $(env | sed -n 's/^\(GYRE_[A-Z_]*\)=.*/\1/p') GYRE_NONE
 set_up() {
@@ -65,28 +78,32 @@ expect_way() { # what, patterns
     look_for "$what" $folder/out "$@" '^10.77.0.2 → 10.77.0.1  *ok  *10.77.0.1:.* a job takes TCP$'
 }
 
-there='^10.77.0.1 → 10.77.0.2 '
 syn='tcp flags syn / syn,ack'
-firewall ''
-expect_way plain "$there *ok  *10.77.0.2:[0-9]*: [0-9]* us there and back, .* Gbit/s; a job ta" \
-    '^clocks  *ok  *at most [0-9.]* ms from 10.77.0.1'
-firewall "$syn drop"
-expect_way dropped "$there *problem  *10.77.0.2:[0-9]* does not answer within 4 s$" \
-    'drops the packets' 'open them on 10.77.0.2$' '^clocks  *ok  *at most'
-firewall "$syn reject with tcp reset"
-expect_way rejected "$there *problem  *10.77.0.2:[0-9]* refuses the connection$" 'rejects it'
-firewall "$syn reject with icmp type admin-prohibited"
-expect_way prohibited "$there *problem  *there is no route to 10.77.0.2:" 'prohibited'
-firewall 'meta length > 1000 drop'
-expect_way large "$there *problem  *small messages pass to 10.77.0.2:.* (segments of 14.. bytes)$"
-firewall 'meta length > 60 drop'
-expect_way mute "$there *problem  *10.77.0.2:[0-9]* takes the connection and then says nothing$"
-firewall ''
-export GYRE_PORT_RANGE=31000-31009
-firewall "tcp dport != 31000-31009 $syn drop"
-expect_way 'a range' "$there *ok  *10.77.0.2:3100[0-9]: "
-unset GYRE_PORT_RANGE
-firewall ''
+ways() {
+    there='^10.77.0.1 → 10.77.0.2 '
+    firewall ''
+    expect_way plain \
+        "$there *ok  *10.77.0.2:[0-9]*: [0-9]* us there and back, .* Gbit/s; a job ta" \
+        '^clocks  *ok  *at most [0-9.]* ms from 10.77.0.1'
+    firewall "$syn drop"
+    expect_way dropped "$there *problem  *10.77.0.2:[0-9]* does not answer within 4 s$" \
+        'drops the packets' 'open them on 10.77.0.2$' '^clocks  *ok  *at most'
+    firewall "$syn reject with tcp reset"
+    expect_way rejected "$there *problem  *10.77.0.2:[0-9]* refuses the connection$" 'rejects it'
+    firewall "$syn reject with icmp type admin-prohibited"
+    expect_way prohibited "$there *problem  *there is no route to 10.77.0.2:" 'prohibited'
+    firewall 'meta length > 1000 drop'
+    expect_way large \
+        "$there *problem  *small messages pass to 10.77.0.2:.* (segments of 14.. bytes)$"
+    firewall 'meta length > 60 drop'
+    expect_way mute "$there *problem  *10.77.0.2:[0-9]* takes the connection and then says nothing$"
+    firewall ''
+    export GYRE_PORT_RANGE=31000-31009
+    firewall "tcp dport != 31000-31009 $syn drop"
+    expect_way 'a range' "$there *ok  *10.77.0.2:3100[0-9]: "
+    unset GYRE_PORT_RANGE
+    firewall ''
+}
 
 # A job: the second rank finds the first by MASTER_ADDR.
 rank() { # namespace, rank, variables …
@@ -111,38 +128,44 @@ expect_codes() {
     [ "$code_0 $code_1" = "$2" ] || offend "$1: exit codes $code_0 and $code_1, expected $2"
 }
 
-job
-expect_codes 'a job' '0 0'
-host=$(hostname)
-look_for 'a job' $folder/out.0 "^$host  *ok  *gyre " "^$host (rank 1)  *ok  *gyre " \
-    '^keys  *ok  *the same everywhere' "^$host → $host (rank 1)  *ok " \
-    "^$host (rank 1) → $host  *ok "
-[ -s $folder/out.1 ] && offend 'a job: rank 1 said something'
-job GYRE_LANES=3
-expect_codes 'other settings' '1 0'
-look_for 'other settings' $folder/out.0 '^same_settings  *problem' \
-    "unset on $host and 3 on $host (rank 1)"
-first_waits=12s # or a slow rank 1 finds, in the end, that rank 0 has gone
-job GYRE_KEY=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
-expect_codes 'another key' '1 1'
-look_for 'another key' $folder/out.0 '^rank 1  *problem  *its key is another one: .*, rank 0 has ' \
-    'copy one key file'
-first_waits=6s
-look_for 'another key' $folder/out.1 'hangs up: rank 0 has another key than this one (id '
-ip netns exec one nft "add table t; add chain t in { type filter hook input priority 0; }
-    add rule t in $syn drop"
-job
-expect_codes 'a firewall' '1 1'
-look_for 'a firewall' $folder/out.0 '^rank 1  *problem  *it has not come within 6 s$'
-look_for 'a firewall' $folder/out.1 \
-    "rank 1 on .* did not reach rank 0 within 6 s: 10.77.0.1:29500 does not answer within 4 s"
-ip netns exec one nft 'flush chain t in'
-rank two 1
-code=$?
-[ $code = 1 ] || offend "nobody: exit code $code"
-look_for nobody $folder/out.1 'within 6 s: 10.77.0.1:29500 refuses the connection'
-ip -n two link set to_one down
-ip -n one link set to_two down
-rank two 1
-look_for 'no network' $folder/out.1 'did not reach rank 0 within 6 s: there is no route to'
+settings() {
+    job
+    expect_codes 'a job' '0 0'
+    host=$(hostname)
+    look_for 'a job' $folder/out.0 "^$host  *ok  *gyre " "^$host (rank 1)  *ok  *gyre " \
+        '^keys  *ok  *the same everywhere' "^$host → $host (rank 1)  *ok " \
+        "^$host (rank 1) → $host  *ok "
+    [ -s $folder/out.1 ] && offend 'a job: rank 1 said something'
+    job GYRE_LANES=3
+    expect_codes 'other settings' '1 0'
+    look_for 'other settings' $folder/out.0 '^same_settings  *problem' \
+        "unset on $host and 3 on $host (rank 1)"
+    first_waits=12s # or a slow rank 1 finds, in the end, that rank 0 has gone
+    job GYRE_KEY=000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
+    expect_codes 'another key' '1 1'
+    look_for 'another key' $folder/out.0 \
+        '^rank 1  *problem  *its key is another one: .*, rank 0 has ' 'copy one key file'
+    look_for 'another key' $folder/out.1 'hangs up: rank 0 has another key than this one (id '
+}
+
+walls() {
+    ip netns exec one nft "add table t; add chain t in { type filter hook input priority 0; }
+        add rule t in $syn drop"
+    job
+    expect_codes 'a firewall' '1 1'
+    look_for 'a firewall' $folder/out.0 '^rank 1  *problem  *it has not come within 6 s$'
+    look_for 'a firewall' $folder/out.1 \
+        "rank 1 on .* did not reach rank 0 within 6 s: 10.77.0.1:29500 does not answer within 4 s"
+    ip netns exec one nft 'flush chain t in'
+    rank two 1
+    code=$?
+    [ $code = 1 ] || offend "nobody: exit code $code"
+    look_for nobody $folder/out.1 'within 6 s: 10.77.0.1:29500 refuses the connection'
+    ip -n two link set to_one down
+    ip -n one link set to_two down
+    rank two 1
+    look_for 'no network' $folder/out.1 'did not reach rank 0 within 6 s: there is no route to'
+}
+
+$part
 [ $offences = 0 ]
