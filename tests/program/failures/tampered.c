@@ -4,6 +4,7 @@
  * another order. Each rank is told. Skipped where namespaces are not permitted.
  *
  *     rank 0 ── way ── port0 [ proxy ] port1 ── way ── rank 1 */
+#include "rig/beside.h"
 #include "rig/comm_rig.h"
 #include "rig/test.h"
 
@@ -332,21 +333,26 @@ static void only_encryption_hides_values(void **state)
     }
 }
 
+static int make_machines(void **state)
+{
+    (void)state;
+    seen = mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    bool made = seen != MAP_FAILED && unshare(CLONE_NEWNS | CLONE_NEWNET) == 0 &&
+                system("mount --make-rprivate / 2>/dev/null") == 0 && system(set_up) == 0;
+    return made ? 0 : -1;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(altered_handshake_is_refused),
         cmocka_unit_test(only_encryption_hides_values),
         cmocka_unit_test(altered_data_is_told),
         cmocka_unit_test(altered_control_is_told),
-        cmocka_unit_test(altered_handshake_is_refused),
     };
-    seen = mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (seen == MAP_FAILED)
-        return 1;
-    if (unshare(CLONE_NEWNS | CLONE_NEWNET) || system("mount --make-rprivate / 2>/dev/null") ||
-        system(set_up)) {
+    if (make_machines(NULL)) {
         printf("skipped: no network namespaces with routes of their own can be made here\n");
         return 77;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_beside(tests, sizeof tests / sizeof *tests, make_machines);
 }

@@ -3,6 +3,7 @@
 #include "program/failures/watch_rig.h"
 
 #include "base/clock.h"
+#include "rig/beside.h"
 #include "rig/test.h"
 
 #include <fcntl.h>
@@ -382,5 +383,5 @@ int main(void)
         cmocka_unit_test(test_thousands_of_regions_come_and_go),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_beside(tests, sizeof tests / sizeof *tests, NULL);
 }
