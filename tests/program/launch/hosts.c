@@ -191,6 +191,37 @@ static void a_lost_host_is_a_loss(void **state)
     rig_end(&rig);
 }
 
+/* Sends SIGKILL to what stands for ssh to that host; the stand-in has written its number. */
+static void kill_ssh_to(const char *host)
+{
+    char path[128];
+    int pid;
+    snprintf(path, sizeof path, "%s/pid-%s", rig_folder(), host);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%d", &pid), 1);
+    fclose(file);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+}
+
+/* A host that goes takes only those ranks with it that it has not told of before. */
+static void no_rank_is_lost_twice(void **state)
+{
+    (void)state;
+    stand_in("echo $$ >$here/pid-$1; exec sh -c \"$2\"");
+    rig_start(&rig, WORDS("--hosts", "a:1,b:2", "--elastic", "1",
+                          SHELL("[ $RANK = 2 ] && kill -9 $$;" WAITS)));
+    rig_wait_for(&rig, "[0] ready");
+    rig_wait_for(&rig, "gyre run: 2 of 3 ranks go on without rank 2 on ");
+    kill_ssh_to("b");
+    rig_wait_for(&rig, "gyre run: 1 of 3 ranks go on without 1 rank behind ssh to b: killed by ");
+    rig_signal(&rig, SIGUSR1);
+    rig_wait_end(&rig);
+    assert_int_equal(rig.code, 0);
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
 static void a_host_that_cannot_be_reached_is_named(void **state)
 {
     (void)state;
@@ -314,6 +345,7 @@ int main(void)
         cmocka_unit_test(a_host_that_was_lost_may_come_back),
         cmocka_unit_test(losses_are_counted_over_the_hosts),
         cmocka_unit_test(a_lost_host_is_a_loss),
+        cmocka_unit_test(no_rank_is_lost_twice),
         cmocka_unit_test(a_host_that_cannot_be_reached_is_named),
         cmocka_unit_test(signals_reach_far_ranks),
         cmocka_unit_test(far_ranks_end_with_this_launcher),
