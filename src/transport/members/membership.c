@@ -325,11 +325,6 @@ bool gyre_membership_looks_for(const struct gyre_membership *agreement, uint32_t
     return must_look(agreement, gyre_membership_target(agreement), seat);
 }
 
-bool gyre_membership_has_called(const struct gyre_membership *agreement, uint32_t seat)
-{
-    return agreement->at[seat].state == CALLED;
-}
-
 bool gyre_membership_awaits(const struct gyre_membership *agreement, uint32_t seat)
 {
     return is_other_member(agreement, seat) && agreement->at[seat].state == AWAITED;

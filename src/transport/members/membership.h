@@ -103,9 +103,6 @@ uint32_t gyre_membership_target(const struct gyre_membership *agreement);
 /* Whether this member has to dial the seat. */
 bool gyre_membership_looks_for(const struct gyre_membership *agreement, uint32_t seat);
 
-/* Whether the seat has called, and was not heard to hang up. */
-bool gyre_membership_has_called(const struct gyre_membership *agreement, uint32_t seat);
-
 /* Whether this member waits for the seat, which lives. */
 bool gyre_membership_awaits(const struct gyre_membership *agreement, uint32_t seat);
 

@@ -217,7 +217,7 @@ static void who_hangs_up_is_waited_for_again(void **state)
     begin(0, false);
     for (uint32_t seat = 1; seat < N - 1; seat++)
         call(seat, 1, false);
-    assert_true(gyre_membership_has_called(at.agreement, 3));
+    assert_false(gyre_membership_awaits(at.agreement, 3));
     gyre_membership_hung_up(at.agreement, at.now, 3);
     call(4, 1, false);
     assert_int_equal(tick(), GYRE_MEMBERSHIP_OPEN);
