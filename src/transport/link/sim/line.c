@@ -351,6 +351,11 @@ size_t gyre_sim_end_read(struct gyre_sim_end *end, const struct iovec *iov, int 
     return done;
 }
 
+bool gyre_sim_end_is_carried(const struct gyre_sim_end *end)
+{
+    return end->out->length > end->out->arrived;
+}
+
 bool gyre_sim_end_over(const struct gyre_sim_end *end)
 {
     return end->in->over && end->in->arrived == 0;

@@ -33,6 +33,7 @@ struct sim_wire {
     uint16_t epoch;
     LIST_HEAD(, sim_pipe) pipes;
     struct gyre_pipe *departed;
+    uint64_t moved; /* bytes, both ways */
 };
 
 /* Has the pipe looked at in a poll of the rank: something was posted. */
@@ -206,6 +207,7 @@ static void read_from_world(struct sim_pipe *pipe)
         int count = gyre_stream_target(pipe->end.stream[0], iov);
         bytes = gyre_sim_end_read(pipe->line, iov, count);
         int status = bytes > 0 ? gyre_stream_read(pipe->end.stream[0], bytes) : 0;
+        pipe->wire->moved += bytes;
         if (status) {
             break_pipe(pipe, status);
         }
@@ -223,6 +225,7 @@ static void write_to_world(struct sim_pipe *pipe)
         int count = gyre_stream_gather(pipe->end.stream[0], iov, VECTORS);
         bytes = count > 0 ? gyre_sim_end_write(pipe->line, iov, count) : 0;
         gyre_stream_wrote(pipe->end.stream[0], bytes);
+        pipe->wire->moved += bytes;
     } while (bytes > 0);
 }
 
@@ -244,6 +247,18 @@ static int sim_poll(struct gyre_wire *base, uint64_t now, struct gyre_completion
     return count;
 }
 
+/* As over TCP, bytes that have not arrived count as moving: a bad link is no standstill of ranks that
+ * wait for each other. */
+static uint64_t sim_moved(const struct gyre_wire *base)
+{
+    const struct sim_wire *wire = (const struct sim_wire *)base;
+    const struct sim_pipe *pipe;
+    LIST_FOREACH(pipe, &wire->pipes, in_wire)
+    if (!pipe->end.status && gyre_sim_end_is_carried(pipe->line))
+        return wire->moved + gyre_sim_world_now(wire->world);
+    return wire->moved;
+}
+
 static int sim_arm(struct gyre_wire *base, struct gyre_alarm *alarm)
 {
     const struct sim_wire *wire = (const struct sim_wire *)base;
@@ -263,4 +278,5 @@ const struct gyre_driver gyre_driver_sim = {.name = "sim",
                                             .cancel = sim_cancel,
                                             .poll = sim_poll,
                                             .state = gyre_end_state,
-                                            .arm = sim_arm};
+                                            .arm = sim_arm,
+                                            .moved = sim_moved};

@@ -115,6 +115,9 @@ void gyre_sim_end_close(struct gyre_sim_end *end);
 size_t gyre_sim_end_write(struct gyre_sim_end *end, const struct iovec *iov, int count);
 size_t gyre_sim_end_read(struct gyre_sim_end *end, const struct iovec *iov, int count);
 
+/* Whether bytes that this end has written have not arrived. */
+bool gyre_sim_end_is_carried(const struct gyre_sim_end *end);
+
 /* Whether everything was read, and the peer's end is closed or dead. */
 bool gyre_sim_end_over(const struct gyre_sim_end *end);
 

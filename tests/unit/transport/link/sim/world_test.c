@@ -344,6 +344,15 @@ static void a_paused_rank_is_not_stepped_and_loses_nothing(void **state)
     duo_end(&duo);
 }
 
+/* Whether the rank's count of what moves grows while time passes and nobody polls. */
+static bool moves(struct duo *duo, int rank)
+{
+    uint64_t before = gyre_driver_sim.moved(duo->rank[rank].wire);
+    gyre_sim_world_wake(duo->world, 0, gyre_sim_world_now(duo->world) + 5);
+    assert_int_equal(gyre_sim_world_step(duo->world), 0);
+    return gyre_driver_sim.moved(duo->rank[rank].wire) != before;
+}
+
 static void a_blocked_way_keeps_what_it_has(void **state)
 {
     struct duo duo = duo_of((struct gyre_sim_link){.latency_ns = 1000});
@@ -354,9 +363,12 @@ static void a_blocked_way_keeps_what_it_has(void **state)
     run_duo(&duo);
     assert_int_equal(out, 0);
     assert_int_equal(duo.rank[0].done, 1); /* it is on its way */
+    assert_int_equal(moves(&duo, 0), 1);
+    assert_int_equal(moves(&duo, 1), 0);
     gyre_sim_world_block(duo.world, 0, 1, false);
     run_duo(&duo);
     assert_int_equal(out, 9);
+    assert_int_equal(moves(&duo, 0), 0);
     duo_end(&duo);
 }
 
