@@ -82,6 +82,12 @@ static void fail_receive(const struct gyre_point_to_point *p2p, uint32_t peer, i
     gyre_engine_link_failed(p2p->route.engine, gyre_route_world(&p2p->route, peer), status);
 }
 
+/* Whether the peer has said goodbye. One that is lost without a goodbye may have sent a message. */
+static bool has_left(const struct gyre_point_to_point *p2p, uint32_t peer)
+{
+    return gyre_link_has_left(p2p->route.links, gyre_route_world(&p2p->route, peer));
+}
+
 /* Finds a rank whose message can be taken, each rank before the others in turn. False: there is
  * none, and where all ranks have left, or a link has failed, that is the engine's fault. */
 static bool find_sender(struct gyre_point_to_point *p2p, const struct gyre_message *message,
@@ -96,9 +102,10 @@ static bool find_sender(struct gyre_point_to_point *p2p, const struct gyre_messa
             p2p->open.turn = *peer + 1;
             return true;
         }
-        left = status == GYRE_PEER_LOST ? *peer : left;
-        gone += status == GYRE_PEER_LOST;
-        if (status < 0 && status != GYRE_PEER_LOST)
+        bool parted = status == GYRE_PEER_LOST && has_left(p2p, *peer);
+        left = parted ? *peer : left;
+        gone += parted;
+        if (status < 0 && !parted)
             fail_receive(p2p, *peer, status);
     }
     if (gone && gone == (anyone ? n - 1 : 1))
