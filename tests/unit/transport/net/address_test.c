@@ -75,6 +75,24 @@ static void loopback_is_recognised(void **state)
     assert_int_equal(gyre_address_port(&d), 9);
 }
 
+static uint32_t scope_taken(const char *to_text, const char *own_text)
+{
+    struct sockaddr_storage to = address_of(to_text, 1), own = address_of(own_text, 2);
+    struct sockaddr_in6 *own_6 = (struct sockaddr_in6 *)&own, *to_6 = (struct sockaddr_in6 *)&to;
+    if (own.ss_family == AF_INET6)
+        own_6->sin6_scope_id = 7;
+    gyre_address_take_scope(&to, &own);
+    return to.ss_family == AF_INET6 ? to_6->sin6_scope_id : 0;
+}
+
+static void only_link_local_addresses_take_a_scope(void **state)
+{
+    assert_int_equal(scope_taken("fe80::1", "fe80::2"), 7);
+    assert_int_equal(scope_taken("2001:db8::7", "fe80::2"), 0);
+    assert_int_equal(scope_taken("fe80::1", "192.0.2.7"), 0);
+    assert_int_equal(scope_taken("192.0.2.7", "fe80::2"), 0);
+}
+
 static void a_wrong_name_is_named(void **state)
 {
     struct sockaddr_storage address;
@@ -215,6 +233,7 @@ int main(void)
         cmocka_unit_test(addresses_print_as_people_write_them),
         cmocka_unit_test(packed_addresses_come_back),
         cmocka_unit_test(loopback_is_recognised),
+        cmocka_unit_test(only_link_local_addresses_take_a_scope),
         cmocka_unit_test(a_wrong_name_is_named),
         cmocka_unit_test(interfaces_are_chosen_by_name_address_and_block),
         cmocka_unit_test(a_wrong_block_is_told_as_one),
