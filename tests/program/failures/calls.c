@@ -123,7 +123,7 @@ static struct calls_scene scenes[] = {
 #define SCENES ((int)(sizeof scenes / sizeof *scenes))
 
 static struct tally {
-    int tried, right, told, bad;
+    int once, for_good, right, told, bad;
 } tally[SCENES][KINDS];
 
 static int bad;
@@ -143,7 +143,8 @@ static enum calls_verdict try(const struct calls_scene *scene, const struct call
     while (kinds[k].call != fault->call)
         k++;
     struct tally *row = &tally[s][k];
-    row->tried += verdict != CALLS_NEVER_CALLED;
+    row->once += verdict != CALLS_NEVER_CALLED && !fault->sticky;
+    row->for_good += verdict != CALLS_NEVER_CALLED && fault->sticky;
     row->right += verdict == CALLS_ALL_RIGHT;
     row->told += verdict == CALLS_ALL_TOLD;
     row->bad += verdict == CALLS_BAD;
@@ -153,17 +154,18 @@ static enum calls_verdict try(const struct calls_scene *scene, const struct call
 
 static void print_head(void)
 {
-    printf(
-        "| scene | call | tried | right | told | bad |\n| --- | --- | --- | --- | --- | --- |\n");
+    printf("| scene | call | once | for good | right | told | bad |\n"
+           "| --- | --- | --- | --- | --- | --- | --- |\n");
     fflush(stdout);
 }
 
 static void print_row(int s, int k)
 {
-    if (tally[s][k].tried)
-        printf("| %s, %s | %s | %d | %d | %d | %d |\n", scenes[s].name, scenes[s].transport,
-               calls_word(kinds[k].call), tally[s][k].tried, tally[s][k].right, tally[s][k].told,
-               tally[s][k].bad);
+    const struct tally *row = &tally[s][k];
+    if (row->once + row->for_good)
+        printf("| %s, %s | %s | %d | %d | %d | %d | %d |\n", scenes[s].name, scenes[s].transport,
+               calls_word(kinds[k].call), row->once, row->for_good, row->right, row->told,
+               row->bad);
     fflush(stdout);
 }
 
