@@ -3,6 +3,9 @@
  * ring. Over both pollers. */
 #include "unit/transport/link/tcp/tcp_drive.h"
 
+#include "transport/link/tcp/inside.h"
+#include "transport/stream/frame.h"
+
 #include <pthread.h>
 #include <stdio.h>
 
@@ -132,6 +135,44 @@ static void bulk_leaves_room(void **state)
     tcp_pair_close(&pair);
 }
 
+/* The most bytes that one poll of a side has moved so far. */
+static void poll_measured(struct tcp_pair *pair, int side, struct tally *tally, uint64_t *most)
+{
+    uint64_t before = moved(pair, side);
+    poll_side(pair, side, tally);
+    uint64_t now = moved(pair, side) - before;
+    *most = now > *most ? now : *most;
+}
+
+/* However much the sockets hold, one poll moves a budget and what the last call has moved at once,
+ * and little the other way. Side 1 looks seldom, so that there is much to read. */
+static void a_poll_has_a_budget(void **state)
+{
+    enum { LENGTH = 64 << 20, SMALL = 4096 };
+    const uint64_t limit =
+        GYRE_TCP_BUDGET_BYTES + GYRE_TCP_VECTORS * (GYRE_FRAME_PAYLOAD_MAX + SMALL) + SMALL;
+    struct gyre_match name = match(1, 0);
+    struct tcp_pair pair;
+    struct tally tally[2] = {{0}};
+    uint64_t most[2] = {0};
+    unsigned char *out = pattern(LENGTH, 1), *in = malloc(LENGTH);
+    assert_int_equal(tcp_pair_open(&pair, *state, TCP_PAIR_INET, 1, 1), 0);
+    assert_int_equal(tcp->recv(pair.pipe[1][0], &name, in, LENGTH, 1), 0);
+    assert_int_equal(tcp->send(pair.pipe[0][0], &name, out, LENGTH, 1), 0);
+    for (int i = 0; tally[0].done + tally[1].done < 2; i++) {
+        poll_measured(&pair, 0, &tally[0], &most[0]);
+        if (i % 64 == 0)
+            poll_measured(&pair, 1, &tally[1], &most[1]);
+    }
+    assert_int_equal(tally[0].failed + tally[1].failed, 0);
+    assert_memory_equal(in, out, LENGTH);
+    assert_in_range(most[0], 1, limit);
+    assert_in_range(most[1], 1, limit);
+    free(in);
+    free(out);
+    tcp_pair_close(&pair);
+}
+
 /* Side 1 only ever polls when its alarm rang; the alarm must be silent before, and ring for every
  * message. */
 static void the_alarm_rings(void **state)
@@ -235,6 +276,7 @@ static int run_over(char *variant)
         cmocka_unit_test_prestate(payload_is_summed_unless_both_ends_forgo_it, variant),
         cmocka_unit_test_prestate(a_message_may_leave_in_parts, variant),
         cmocka_unit_test_prestate(bulk_leaves_room, variant),
+        cmocka_unit_test_prestate(a_poll_has_a_budget, variant),
         cmocka_unit_test_prestate(the_alarm_rings, variant),
         cmocka_unit_test_prestate(a_thread_that_armed_may_end, variant),
     };
