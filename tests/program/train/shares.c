@@ -183,6 +183,31 @@ static void going_on_keeps_the_shares(void **state)
     assert_string_equal(line, expected); /* those that were given are kept too */
 }
 
+/* Shares that are given count, whatever the checkpoint has; one without shares has none to keep. */
+static void given_shares_come_first(void **state)
+{
+    (void)state;
+    clean();
+    run(&(struct asked){"2", NULL, "3,1", "1", "s1", "m1", {WINE}});
+    run(&(struct asked){"2", NULL, "1,3", "2", "s1", "m1", {WINE}});
+    const char *line = run(&(struct asked){"2", NULL, "measured", "3", "s1", "m1", {WINE}});
+    assert_string_equal(line, "shares 1,3, as in the checkpoint");
+}
+
+static void a_checkpoint_without_shares_is_measured(void **state)
+{
+    char save[512];
+    (void)state;
+    clean();
+    snprintf(save, sizeof save, "%s", in_folder("s"));
+    const char *words[] = {"train", "--preset", "wine", "--ranks", "2",  "--tail",
+                           "once",  "--epochs", "1",    "--save",  save, NULL};
+    rig_run(&rig, NULL, words);
+    assert_int_equal(rig.code, 0);
+    rig_end(&rig);
+    list_of(run(&(struct asked){"2", NULL, "measured", "2", "s", "m", {WINE}}));
+}
+
 static void other_ranks_are_measured_anew(void **state)
 {
     int one, two, three;
@@ -235,6 +260,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_slower_rank_gets_less),
         cmocka_unit_test(what_was_told_gives_the_same_bits),
         cmocka_unit_test(going_on_keeps_the_shares),
+        cmocka_unit_test(given_shares_come_first),
+        cmocka_unit_test(a_checkpoint_without_shares_is_measured),
         cmocka_unit_test(other_ranks_are_measured_anew),
         cmocka_unit_test(a_loaded_machine_is_told),
         cmocka_unit_test(alone_there_is_nothing_to_measure),
