@@ -13,7 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { GROUPS = 64, SUMS = 500 };
+/* DESCRIPTORS: of a group of two ranks of one node, at most. */
+enum { GROUPS = 64, SUMS = 500, DESCRIPTORS = 5 };
 
 /* -- what a process has ------------------------------------------------------------------------ */
 
@@ -60,6 +61,16 @@ static int join_groups(struct rig *rig, int rank, struct gyre_comm **comm, int f
     return bad != 0;
 }
 
+/* Whether the groups behind the first have not opened too much. */
+static bool are_cheap(struct gyre_comm **comm, int opened)
+{
+    if (gyre_nodes(comm[0]) == 1 && opened > DESCRIPTORS * (GROUPS - 1)) {
+        fprintf(stderr, "%d groups have %d descriptors\n", GROUPS - 1, opened);
+        return false;
+    }
+    return true;
+}
+
 /* All groups sum; one is aborted; the others go on; all end. */
 static int use_groups(struct gyre_comm **comm, int rank)
 {
@@ -84,8 +95,10 @@ static int be_in_many(struct rig *rig, int rank)
     const int open = count_entries("/proc/self/fd");
     int bad = join_groups(rig, rank, comm, 0, 1);
     const int watched = count_entries("/proc/self/task"); /* with a sanitizer's thread, if any */
+    const int first = count_entries("/proc/self/fd");
     bad += bad || join_groups(rig, rank, comm, 1, GROUPS);
     bad += !bad && !has_threads(watched);
+    bad += !bad && !are_cheap(comm, count_entries("/proc/self/fd") - first);
     bad += bad || use_groups(comm, rank);
     bad += !bad && !has_threads(watched - 1);
     if (!bad && count_entries("/proc/self/fd") != open)

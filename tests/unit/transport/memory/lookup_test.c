@@ -131,12 +131,26 @@ static void regions_are_located_when_peers_have_them(void **state)
     assert_null(gyre_lookup_view(&lookup, 1, id, kind, 0, 8));
 }
 
+static void a_descriptor_is_taken_once(void **state)
+{
+    struct gyre_region region = {.base = own, .length = LENGTH, .kind = GYRE_MEMORY_HOST, .fd = 7};
+    struct gyre_shared removed;
+    (void)state;
+    assert_int_not_equal(gyre_lookup_add(&lookup, &region), 0);
+    assert_int_equal(gyre_lookup_take_descriptor(&lookup, own + 1), -1);
+    assert_int_equal(gyre_lookup_take_descriptor(&lookup, own), 7);
+    assert_int_equal(gyre_lookup_take_descriptor(&lookup, own), -1);
+    assert_true(gyre_lookup_remove(&lookup, own, &removed));
+    assert_int_equal(removed.region.fd, -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_lent_is_held_until_it_is_withdrawn, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(ids_do_not_come_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_descriptor_is_taken_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(each_withdraws_its_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_are_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(regions_are_held_too, set_up, tear_down),
