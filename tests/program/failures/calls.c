@@ -95,6 +95,8 @@ static struct calls_scene scenes[] = {
     {.name = "calls", .transport = "tcp", .ranks = 2},
     {.name = "memory", .transport = "shm", .ranks = 2},
     {.name = "memory", .transport = "tcp", .ranks = 2},
+    {.name = "apart", .transport = "shm", .ranks = 2},
+    {.name = "apart", .transport = "tcp", .ranks = 2},
     {.name = "ddp", .transport = "shm", .ranks = 2},
     {.name = "ddp", .transport = "tcp", .ranks = 2},
     {.name = "shrink", .transport = "shm", .ranks = 3, .lost = 1},
@@ -186,7 +188,8 @@ static bool may_last(enum failing_call call, int error)
 /* The tool reads pipes, which have no EIO; the first messages of a socket find its buffer empty. */
 static bool may_be(const struct calls_scene *scene, enum failing_call call, int error)
 {
-    bool joins = !strcmp(scene->name, "init") || !strcmp(scene->name, "train") || scene->lost;
+    bool joins = !strcmp(scene->name, "init") || !strcmp(scene->name, "apart") ||
+                 !strcmp(scene->name, "train") || scene->lost;
     if (joins && call == FAILING_sendmsg && error == EAGAIN)
         return false;
     return scene->ranks || call != FAILING_read || error != EIO;

@@ -157,6 +157,31 @@ static int play_memory(const char *folder)
                : 0;
 }
 
+/* A part sums once. Its failure is told as the communicator's is. */
+static int use_part(struct gyre_comm *part)
+{
+    struct gyre_comm *whole = comm;
+    comm = part;
+    bool fine = wrote(gyre_all_reduce(comm, input, output, COUNT, GYRE_F32, GYRE_SUM),
+                      "all_reduce of a part", COUNT);
+    comm = NULL;
+    fine = !failed(gyre_finalize(part), "gyre_finalize of a part") && fine;
+    comm = whole;
+    return fine ? 0 : -1;
+}
+
+static int play_apart(const char *folder)
+{
+    struct gyre_comm *part = NULL;
+    (void)folder;
+    if (begin())
+        return -1;
+    arm(true);
+    return failed(gyre_split_apart(comm, 0, -gyre_rank(comm), &part), "gyre_split_apart")
+               ? -1
+               : use_part(part);
+}
+
 static void take_values(struct gyre_network *net)
 {
     const struct gyre_ddp_parameter *list = NULL;
@@ -375,7 +400,7 @@ static const struct {
 } scenes[] = {
     {"init", play_init},     {"calls", play_calls},           {"memory", play_memory},
     {"ddp", play_ddp},       {"checkpoint", play_checkpoint}, {"data", play_data},
-    {"shrink", play_shrink}, {"regroup", play_regroup},
+    {"shrink", play_shrink}, {"regroup", play_regroup},       {"apart", play_apart},
 };
 
 static int open_descriptors(void)
