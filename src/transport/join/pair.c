@@ -244,6 +244,15 @@ static void lower_ready(struct gyre_joining *join, struct meeting *meeting)
         drop_pair(join, meeting);
 }
 
+/* Has the loop watch a descriptor, which is closed where that fails. */
+static int add_or_close(struct gyre_joining *join, struct gyre_io_slot *io_slot, int fd)
+{
+    int status = gyre_join_add_slot(join, io_slot, fd, false);
+    if (status)
+        close(fd);
+    return status;
+}
+
 static int open_door(struct gyre_joining *join)
 {
     struct gyre_pairing *pairing = join->pairing;
@@ -260,7 +269,7 @@ static int open_door(struct gyre_joining *join)
     }
     vacant->step = 0;
     vacant->since = join->now;
-    return gyre_join_add_slot(join, &vacant->io_slot, fd, false);
+    return add_or_close(join, &vacant->io_slot, fd);
 }
 
 int gyre_pairing_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
@@ -336,11 +345,9 @@ static int reach_door(struct gyre_joining *join, struct meeting *meeting)
         return 0;
     }
     meeting->since = join->now;
-    int status = gyre_join_add_slot(join, &meeting->io_slot, fd, false);
-    if (status) {
-        close(fd);
+    int status = add_or_close(join, &meeting->io_slot, fd);
+    if (status)
         return status;
-    }
     status = say_hello(join, meeting);
     if (status)
         cannot(join, meeting, "sending over the Unix socket", -status);
@@ -393,7 +400,7 @@ int gyre_pairing_start(struct gyre_joining *join)
     }
     int door = pairing->door.fd;
     pairing->door.fd = -1;
-    int status = door < 0 ? 0 : gyre_join_add_slot(join, &pairing->door, door, false);
+    int status = door < 0 ? 0 : add_or_close(join, &pairing->door, door);
     for (uint32_t peer = 0; peer < rank && !status; peer++)
         if (may_share(join, peer))
             status = begin_meeting(join, &pairing->meeting[peer]);
