@@ -212,6 +212,7 @@ void gyre_sim_way_close(struct gyre_sim_way *way, bool at_once)
         way->chunks = 0;
         way->scheduled = false; /* the event will find nothing */
         way->arrived = way->length = 0;
+        way->blocked = false; /* nothing of the peer has to come through */
         way->last_due = way->busy_until = world->now;
     } else if (way->closed) {
         return;

@@ -97,7 +97,7 @@ void gyre_sim_world_corrupt(struct gyre_sim_world *world, uint32_t from, uint32_
 /* Bits that were flipped so. */
 uint32_t gyre_sim_world_corrupted(struct gyre_sim_world *world, uint32_t from, uint32_t to);
 
-/* Breaks the connection at once at both ends; bytes under way are lost. */
+/* Breaks the connection at once at both ends, blocked or not; bytes under way are lost. */
 void gyre_sim_world_reset(struct gyre_sim_world *world, uint32_t a, uint32_t b);
 
 /* -- for sim.c ------------------------------------------------------------------------- */

@@ -390,18 +390,22 @@ static void a_corrupted_byte_is_seen_wherever_it_is(void **state)
     }
 }
 
+/* On an open line, and on one of which a way is blocked. */
 static void a_reset_loses_what_was_under_way(void **state)
 {
-    struct duo duo = duo_of((struct gyre_sim_link){.latency_ns = 1000});
-    uint32_t data = 9, out = 0;
-    one_message(&duo, &data, &out, 4);
-    poll_rank(duo.world, &duo.rank[0]);
-    gyre_sim_world_reset(duo.world, 0, 1);
-    run_duo(&duo);
-    assert_int_equal(out, 0);
-    assert_int_equal(gyre_driver_sim.state(duo.rank[0].right, NULL), GYRE_PEER_LOST);
-    assert_int_equal(gyre_driver_sim.state(duo.rank[1].right, NULL), GYRE_PEER_LOST);
-    duo_end(&duo);
+    for (int blocked = 0; blocked < 2; blocked++) {
+        struct duo duo = duo_of((struct gyre_sim_link){.latency_ns = 1000});
+        uint32_t data = 9, out = 0;
+        one_message(&duo, &data, &out, 4);
+        poll_rank(duo.world, &duo.rank[0]);
+        gyre_sim_world_block(duo.world, 0, 1, blocked);
+        gyre_sim_world_reset(duo.world, 0, 1);
+        run_duo(&duo);
+        assert_int_equal(out, 0);
+        assert_int_equal(gyre_driver_sim.state(duo.rank[0].right, NULL), GYRE_PEER_LOST);
+        assert_int_equal(gyre_driver_sim.state(duo.rank[1].right, NULL), GYRE_PEER_LOST);
+        duo_end(&duo);
+    }
 }
 
 static void wrong_arguments_are_named(void **state)
