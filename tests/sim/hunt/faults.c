@@ -2,8 +2,16 @@
  *
  * A pause or a bad link that ends long before the dead time must go unnoticed, and a reset of the
  * watch's connections always: a job without any other fault succeeds. So does one whose damaged
- * byte was never sent, or whose failing allocation was never made. */
+ * byte was never sent, or whose failing allocation was never made.
+ *
+ * A failure is explained by a fault that may fail the job and that has hit the rank of which the
+ * failure speaks, or a line of that rank. Altered bytes are told only where a bit was flipped,
+ * missing memory where an allocation has failed, and calls that differ where a rank's program ended
+ * early because of that. The one other true story is that of a rank which had ended: see
+ * hunt_excuses_end(). */
 #include "sim/hunt/inside.h"
+
+#include <errno.h>
 
 #define TOLERATED (HUNT_DEAD * 6 / 10)
 
@@ -183,6 +191,7 @@ static bool too_long(void)
     return sum > TOLERATED;
 }
 
+/* Whether the fault has begun and may fail the job. */
 static bool may_fail(uint32_t i)
 {
     const struct hunt_fault *fault = &hunt.is->fault[i];
@@ -194,62 +203,73 @@ static bool may_fail(uint32_t i)
     return !lasts(fault) || too_long();
 }
 
-static bool has_two_ends(enum hunt_fault_kind kind)
-{
-    return kind == HUNT_RESET || kind == HUNT_CORRUPT;
-}
-
-/* A rank that fails for another fault's sake tells so and ends. A peer whose connection was reset
- * just then hears of the end only. */
-static bool cut_off(const struct hunt_fault *fault, uint32_t rank)
-{
-    return fault->kind == HUNT_RESET_WATCH && (rank == 0 || fault->a == rank) &&
-           hunt_guilty_faults() > 0;
-}
-
-static bool keeps_root_away(const struct hunt_fault *fault)
-{
-    if (fault->kind == HUNT_CRASH || fault->kind == HUNT_PAUSE)
-        return fault->a == 0;
-    return is_of_links(fault) && (fault->kind == HUNT_SPLIT || fault->a == 0 || fault->b == 0);
-}
-
-/* Rank 0 tells ranks of other nodes the cause. Where it is missing, or the way to it is, they name
- * the rank whose connection they lost, which has ended because of another fault. */
-static bool root_is_missing(const struct hunt_fault *fault, uint32_t i, uint32_t rank)
-{
-    return hunt.begun[i] && keeps_root_away(fault) && hunt_guilty_faults() > may_fail(i) &&
-           atomic_load(&hunt.rank[rank].health.status) != 0;
-}
-
-/* A rank that is through leaves when it has waited long enough for the others. If a link is bad for
- * longer than that, others may still need it; so may one that waits for bytes which only a damaged
- * length has promised. */
-static bool keeps_waiting(const struct hunt_fault *fault, uint32_t rank)
-{
-    const struct gyre_domain *left = &hunt.rank[rank];
-    return is_of_links(fault) || (fault->kind == HUNT_CORRUPT && left->life == HUNT_ENDED &&
-                                  !atomic_load(&left->health.status));
-}
-
-bool hunt_guilty(uint32_t rank)
-{
-    for (uint32_t i = 0; i < hunt.is->faults; i++) {
-        const struct hunt_fault *fault = &hunt.is->fault[i];
-        if (hunt.begun[i] && cut_off(fault, rank))
-            return true;
-        if (root_is_missing(fault, i, rank) || (may_fail(i) && keeps_waiting(fault, rank)))
-            return true;
-        if (may_fail(i) && (fault->a == rank || (has_two_ends(fault->kind) && fault->b == rank)))
-            return true;
-    }
-    return false;
-}
-
 uint32_t hunt_guilty_faults(void)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < hunt.is->faults; i++)
         count += may_fail(i);
     return count;
+}
+
+/* Whether the fault has hit the rank, or a line of it. */
+static bool hits(const struct hunt_fault *fault, uint32_t rank)
+{
+    switch (fault->kind) {
+    case HUNT_CRASH:
+    case HUNT_PAUSE:
+    case HUNT_NO_MEMORY:
+        return fault->a == rank;
+    case HUNT_SPLIT: /* each rank has a line to the other part */
+        return true;
+    default:
+        return fault->a == rank || fault->b == rank;
+    }
+}
+
+/* Whether the fault is one that can bring about such a failure. */
+static bool explains(const struct hunt_fault *fault, int status)
+{
+    switch (status) {
+    case GYRE_CORRUPT:
+        return fault->kind == HUNT_CORRUPT;
+    case -ENOMEM:
+        return fault->kind == HUNT_NO_MEMORY;
+    case GYRE_MISMATCH: /* the rank's program ended early */
+        return fault->kind == HUNT_NO_MEMORY;
+    default:
+        return true;
+    }
+}
+
+bool hunt_guilty(uint32_t rank, int status)
+{
+    for (uint32_t i = 0; i < hunt.is->faults; i++)
+        if (may_fail(i) && explains(&hunt.is->fault[i], status) && hits(&hunt.is->fault[i], rank))
+            return true;
+    return false;
+}
+
+static bool keeps_root_away(const struct hunt_fault *fault)
+{
+    if (fault->kind == HUNT_CRASH || fault->kind == HUNT_PAUSE)
+        return fault->a == 0;
+    return is_of_links(fault) && hits(fault, 0);
+}
+
+/* Whether a rank may be told the end of `rank`, which had ended because of a fault, and not that
+ * fault. There are three ways to that:
+ *
+ *   - the reset of its watch's connection swallowed its last word, or rank 0's
+ *   - rank 0, which tells the cause to ranks of other nodes, is away, or the way to it is
+ *   - it was through and left when it had waited long enough, but others were behind a bad link */
+bool hunt_excuses_end(uint32_t rank)
+{
+    bool excused = false;
+    for (uint32_t i = 0; i < hunt.is->faults; i++) {
+        const struct hunt_fault *fault = &hunt.is->fault[i];
+        if (hunt.begun[i])
+            excused |= (fault->kind == HUNT_RESET_WATCH && hits(fault, rank)) ||
+                       keeps_root_away(fault) || (is_of_links(fault) && may_fail(i));
+    }
+    return excused && hunt_guilty_faults() > 0;
 }

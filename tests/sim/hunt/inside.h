@@ -51,6 +51,7 @@ struct gyre_domain { /* a rank */
     struct hunt_result result[HUNT_OPS];
     uint64_t nap_until;
     int status;         /* of the first call that failed */
+    bool blames_ended;  /* the rank that its failure names had ended before */
     ucontext_t context; /* where it begins */
     jmp_buf turn;       /* where it goes on */
     bool begun;
@@ -150,8 +151,11 @@ void hunt_fault_event(const struct hunt_event *event);
 /* Counts, at the end, the faults of which only the end tells whether they did something. */
 void hunt_faults_count(void);
 
-/* Whether a failure that names this rank is explained by what has happened. */
-bool hunt_guilty(uint32_t rank);
+/* Whether a fault has hit this rank, or a line of it, that explains such a failure. */
+bool hunt_guilty(uint32_t rank, int status);
+
+/* Whether a failure may name this rank because it had ended. */
+bool hunt_excuses_end(uint32_t rank);
 uint32_t hunt_guilty_faults(void); /* that have begun and that may fail the job */
 
 /* -- program.c --------------------------------------------------------------------------------- */

@@ -110,12 +110,26 @@ static void judge_memory(const struct gyre_domain *rank)
                    (unsigned long long)held);
 }
 
-/* Whether the story leaves open which of two ranks it was, and one of them is to blame. */
-static bool leaves_open(const char *story)
+/* Whether one of the ranks of which the story speaks is to blame. */
+static bool names_guilty(const char *story, int status)
 {
-    uint32_t one, other;
-    return sscanf(story, "rank %u or rank %u ", &one, &other) == 2 && one < hunt.is->n &&
-           other < hunt.is->n && (hunt_guilty(one) || hunt_guilty(other));
+    while ((story = strstr(story, "rank ")))
+        if (hunt_guilty((uint32_t)strtoul(story += strlen("rank "), NULL, 10), status))
+            return true;
+    return false;
+}
+
+/* A story names a rank that a fault has hit, or whose line a fault has hit. A mismatch is of two
+ * ranks, of which the story speaks. */
+static bool is_true_story(const struct gyre_domain *rank)
+{
+    const struct gyre_health *health = &rank->health;
+    const uint32_t named = health->failed_rank;
+    const int status = atomic_load(&health->status);
+    if (named == HUNT_NOBODY || status == GYRE_MISMATCH)
+        return names_guilty(health->failure.text, status);
+    return hunt_guilty(named, status) ||
+           (status == GYRE_PEER_LOST && rank->blames_ended && hunt_excuses_end(named));
 }
 
 static void judge_story(const struct gyre_domain *rank)
@@ -124,9 +138,7 @@ static void judge_story(const struct gyre_domain *rank)
     if (!atomic_load(&health->status) || rank->life != HUNT_ENDED)
         return;
     hunt.outcome->failed++;
-    if (!leaves_open(health->failure.text) &&
-        (health->failed_rank == HUNT_NOBODY ? !hunt_guilty_faults()
-                                            : !hunt_guilty(health->failed_rank)))
+    if (!is_true_story(rank))
         hunt_wrong("rank %u blames the innocent: \"%s\"", rank->rank, health->failure.text);
 }
 

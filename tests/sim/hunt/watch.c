@@ -83,6 +83,7 @@ static void publish(struct gyre_domain *rank, const struct gyre_detector_record 
     health->failure.status = record->status;
     snprintf(health->failure.text, sizeof health->failure.text, "%s", record->text);
     health->failed_rank = record->rank;
+    rank->blames_ended = record->rank < hunt.is->n && hunt.rank[record->rank].life != HUNT_LIVES;
     atomic_store(&health->status, record->status);
     hunt_note("is told of a failure", rank->rank, (uint64_t)(int64_t)record->status, record->rank);
     if (hunt.log)
