@@ -93,6 +93,41 @@ static void only_encryption_hides_payloads(void **state)
     fixture_free(f);
 }
 
+/* Delivers a message of 8 bytes whose length somebody has changed to the longest, sum and all. */
+static struct fixture *deliver_forged_length(uint8_t out[8])
+{
+    uint8_t wire[GYRE_FRAME_HEAD_MOST + 8];
+    struct fixture *f = fixture_new(POSTS, true);
+    assert_int_equal(post_recv(f, 1, 0, out, 8), 0);
+    assert_int_equal(post_send(f, 0, 0, "message", 8), 0);
+    assert_int_equal(write_all(f, wire, sizeof wire), HEAD + 8);
+    gyre_put32(wire, (uint32_t)GYRE_FRAME_DATA << 28 | GYRE_EAGER_MAX);
+    gyre_put32(wire + 28, gyre_frame_sum(wire));
+    assert_int_equal(read_all(f, wire, sizeof wire), 0);
+    fetch(f);
+    assert_int_equal(f->got[0], NEVER);
+    return f;
+}
+
+/* What was promised is waited for, and never believed. */
+static void a_forged_length_only_waits(void **state)
+{
+    static const uint8_t zeros[GYRE_EAGER_MAX];
+    uint8_t out[8] = {0}, none[8] = {0};
+    struct fixture *f = deliver_forged_length(out);
+    assert_int_equal(read_all(f, zeros, sizeof zeros), GYRE_CORRUPT);
+    fetch(f);
+    assert_int_equal(f->got[0], GYRE_CORRUPT);
+    fixture_free(f);
+
+    f = deliver_forged_length(out);
+    gyre_stream_fail(f->pair.end[1], GYRE_PEER_LOST); /* the connection ends */
+    fetch(f);
+    assert_int_equal(f->got[0], GYRE_PEER_LOST);
+    fixture_free(f);
+    assert_memory_equal(out, none, sizeof out);
+}
+
 /* The last number is never used: the stream fails before. */
 static void a_spent_seal_fails_its_stream(void **state)
 {
@@ -124,6 +159,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(short_messages_without_a_post),
                                        cmocka_unit_test(only_encryption_hides_payloads),
+                                       cmocka_unit_test(a_forged_length_only_waits),
                                        cmocka_unit_test(a_spent_seal_fails_its_stream),
                                        cmocka_unit_test(a_blank_without_keys_is_corrupt)};
     security = GYRE_SEAL_AUTH;
