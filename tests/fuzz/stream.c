@@ -202,8 +202,9 @@ static void feed_frame(struct play *play)
         frame.length = 0;
         frame.match.sequence = kind == GYRE_FRAME_CREDIT ? length : frame.match.sequence;
     }
+    frame.summed = head == GYRE_FRAME_BYTES + GYRE_FRAME_SUM_BYTES;
     gyre_frame_encode(&frame, wire);
-    if (head == GYRE_FRAME_BYTES + GYRE_FRAME_SUM_BYTES)
+    if (frame.summed)
         gyre_frame_sum_payload(wire, wire + head, frame.length);
     feed(play, wire, head + frame.length);
 }

@@ -5,7 +5,7 @@
  *
  * What is checked beside memory safety: an offer that is taken has numbers within their limits; a
  * pipe that fails says why and never moves again; what is read and given back never exceeds what
- * was written; a message arrives whole or not at all. */
+ * was written. Payloads have no sums here, so a peer may send any. */
 #include "fuzz/fuzz.h"
 #include "stand_in/fake_verbs.h"
 
@@ -132,9 +132,7 @@ static void fetch(struct play *play)
 {
     struct gyre_completion done;
     while (gyre_stream_complete(play->pipe->end.stream[0], &done, 1)) {
-        const uint8_t *got = play->got[done.token % POSTS];
-        for (int i = 0; done.status == 0 && i < MESSAGE; i++)
-            REQUIRE(got[i] == done.token / POSTS);
+        REQUIRE(done.status <= 0 && done.token % POSTS < (uint64_t)play->posts);
     }
 }
 

@@ -16,6 +16,7 @@
 
 #define SUMMED_BYTES 28 /* of the header: all but the sum itself */
 #define KIND_SHIFT   28
+#define SUMMED_SHIFT 24
 #define LENGTH_MASK  0xffffffu
 
 enum offset {
@@ -64,7 +65,8 @@ uint32_t gyre_frame_sum(const uint8_t in[GYRE_FRAME_BYTES])
 
 void gyre_frame_encode(const struct gyre_frame *frame, uint8_t out[GYRE_FRAME_BYTES])
 {
-    gyre_put32(out + AT_LENGTH, (uint32_t)frame->kind << KIND_SHIFT | frame->length);
+    gyre_put32(out + AT_LENGTH, (uint32_t)frame->kind << KIND_SHIFT |
+                                    (uint32_t)frame->summed << SUMMED_SHIFT | frame->length);
     gyre_put16(out + AT_EPOCH, frame->epoch);
     gyre_put16(out + AT_COMM, frame->match.comm);
     gyre_put64(out + AT_SEQUENCE, frame->match.sequence);
@@ -91,11 +93,13 @@ int gyre_frame_decode(const uint8_t in[GYRE_FRAME_BYTES], struct gyre_frame *fra
     uint32_t word = gyre_get32(in + AT_LENGTH);
     uint32_t kind = word >> KIND_SHIFT, length = word & LENGTH_MASK;
     uint32_t sum = gyre_get32(in + AT_SUM);
-    if (sum != gyre_frame_sum(in) || (word >> 24 & 0xf) != 0 || !length_fits(kind, length)) {
+    if (sum != gyre_frame_sum(in) || (word >> SUMMED_SHIFT & 0xe) != 0 ||
+        !length_fits(kind, length)) {
         return GYRE_CORRUPT;
     }
     *frame = (struct gyre_frame){.kind = (enum gyre_frame_kind)kind,
                                  .length = length,
+                                 .summed = word >> SUMMED_SHIFT & 1,
                                  .epoch = gyre_get16(in + AT_EPOCH),
                                  .match = {.comm = gyre_get16(in + AT_COMM),
                                            .lane = gyre_get16(in + AT_LANE),

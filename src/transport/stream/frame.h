@@ -4,8 +4,8 @@
  *    0        4      6      8             16     18     20             28    32
  *    | length | epoch| comm | sequence    | lane | order| fingerprint  | sum | proof | payload …
  *
- * Little endian. The top 4 bits of `length` are the kind, the next 4 are zero, the low 24 the
- * payload's bytes. The sum is the CRC-32C of the 28 bytes before it: a header proves itself, so a
+ * Little endian. The top 4 bits of `length` are the kind, the next 3 are zero, then one says that a
+ * sum of the payload follows, and the low 24 are the payload's bytes. The sum is the CRC-32C of the 28 bytes before it: a header proves itself, so a
  * reader waits for no byte that a damaged length has promised.
  *
  * The proof of the payload is one of three, alike at both ends:
@@ -19,6 +19,7 @@
 #include "transport/seal/seal.h"
 #include "transport/stream/match.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define GYRE_FRAME_BYTES       32                                       /* of the header */
@@ -65,6 +66,7 @@ struct gyre_remote_place {
 struct gyre_frame {
     enum gyre_frame_kind kind;
     uint32_t length; /* payload bytes */
+    bool summed;     /* the payload's sum stands behind the header */
     uint16_t epoch;
     struct gyre_match match;
     uint32_t sum; /* decode() fills it in, encode() does not read it */

@@ -161,7 +161,7 @@ static int open_frame(struct gyre_stream *stream, const uint8_t *header)
 {
     struct gyre_incoming *in = &stream->in;
     int status = gyre_frame_decode(header, &in->frame);
-    if (status || in->frame.epoch != stream->epoch) {
+    if (status || in->frame.epoch != stream->epoch || in->frame.summed != stream->checksum) {
         return GYRE_CORRUPT;
     }
     in->sum = in->frame.sum;

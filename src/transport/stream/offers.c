@@ -22,7 +22,9 @@
 void gyre_stream_write_head(const struct gyre_stream *stream, const struct gyre_frame *frame,
                             const void *payload, uint8_t head[GYRE_FRAME_HEAD_MOST])
 {
-    gyre_frame_encode(frame, head);
+    struct gyre_frame mine = *frame;
+    mine.summed = stream->checksum;
+    gyre_frame_encode(&mine, head);
     if (stream->checksum)
         gyre_frame_sum_payload(head, payload, frame->length);
 }

@@ -310,7 +310,8 @@ static int say(struct fixture *f, enum gyre_frame_kind kind, uint64_t i, uint32_
                uint64_t control)
 {
     static uint8_t wire[SUMMED + GYRE_FRAME_PAYLOAD_MAX];
-    struct gyre_frame frame = {.kind = kind, .length = length, .epoch = 7, .match = name(i)};
+    struct gyre_frame frame = {
+        .kind = kind, .length = length, .summed = true, .epoch = 7, .match = name(i)};
     struct iovec to[2], from = {.iov_base = wire, .iov_len = SUMMED + length};
     int status = 0;
     if (kind == GYRE_FRAME_CREDIT) {

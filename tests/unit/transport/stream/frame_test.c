@@ -13,6 +13,7 @@
 
 static const struct gyre_frame example = {.kind = GYRE_FRAME_DATA,
                                           .length = 5,
+                                          .summed = true,
                                           .epoch = 0x1234,
                                           .match = {.comm = 0xa1a2,
                                                     .lane = 0xb1b2,
@@ -28,6 +29,7 @@ static void every_field_survives(void **state)
     assert_int_equal(gyre_frame_decode(wire, &back), 0);
     assert_int_equal(back.kind, example.kind);
     assert_int_equal(back.length, 5);
+    assert_true(back.summed);
     assert_int_equal(back.epoch, example.epoch);
     assert_true(gyre_match_same(&back.match, &example.match));
     assert_true(back.match.fingerprint == example.match.fingerprint);
@@ -36,7 +38,7 @@ static void every_field_survives(void **state)
 
 static void offsets_are_those_of_the_picture(void **state)
 {
-    static const uint8_t expected[28] = {0x05, 0x00, 0x00, 0x10, 0x34, 0x12, 0xa2, 0xa1, 0x88, 0x77,
+    static const uint8_t expected[28] = {0x05, 0x00, 0x00, 0x11, 0x34, 0x12, 0xa2, 0xa1, 0x88, 0x77,
                                          0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0xb2, 0xb1, 0xc2, 0xc1,
                                          0x00, 0xff, 0xee, 0xdd, 0xcc, 0xbb, 0xaa, 0x99};
     uint8_t wire[HEAD];

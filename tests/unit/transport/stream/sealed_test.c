@@ -144,7 +144,7 @@ static void a_blank_without_keys_is_corrupt(void **state)
 {
     struct fixture *f;
     enum gyre_seal_mode mode = security;
-    struct gyre_frame frame = {.kind = GYRE_FRAME_BLANK, .epoch = 7};
+    struct gyre_frame frame = {.kind = GYRE_FRAME_BLANK, .summed = true, .epoch = 7};
     uint8_t wire[SUMMED];
     security = GYRE_SEAL_NONE;
     f = fixture_new(POSTS, true);

@@ -259,12 +259,14 @@ static int stands(const char *variant, const bool bare[2], size_t length)
 
 static void payload_is_summed_unless_both_ends_forgo_it(void **state)
 {
-    static const bool neither[2] = {false, false}, one[2] = {true, false}, both[2] = {true, true};
+    static const bool neither[2] = {false, false}, one[2] = {true, false}, other[2] = {false, true},
+                      both[2] = {true, true};
     assert_int_equal(stands(*state, neither, 300000), 0);
     assert_int_equal(stands(*state, both, 300000), 0);
     assert_int_equal(stands(*state, one, 300000), GYRE_CORRUPT);
     assert_int_equal(stands(*state, one, 8), GYRE_CORRUPT);
-    assert_int_equal(stands(*state, one, 0), 0);
+    assert_int_equal(stands(*state, other, 8), GYRE_CORRUPT);
+    assert_int_equal(stands(*state, other, 0), GYRE_CORRUPT); /* each frame says which it is */
 }
 
 static int run_over(char *variant)
