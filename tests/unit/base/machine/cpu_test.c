@@ -19,11 +19,22 @@ static void test_many_ranks_oversubscribe(void **state)
     assert_true(gyre_cpu_oversubscribed((int)sysconf(_SC_NPROCESSORS_CONF) + 1));
 }
 
+/* The number that the next descriptor gets: it grows where one is left open. */
+static int next_descriptor(void)
+{
+    int fd = dup(STDERR_FILENO);
+    assert_true(fd >= 0);
+    close(fd);
+    return fd;
+}
+
 static void test_cache_is_told_once(void **state)
 {
+    int next = next_descriptor();
     uint64_t bytes = gyre_cpu_cache_bytes();
     assert_true(bytes >= 1024);
     assert_int_equal(gyre_cpu_cache_bytes(), bytes);
+    assert_int_equal(next_descriptor(), next);
 }
 
 static void put(const char *name, const char *text)
@@ -37,6 +48,7 @@ static void put(const char *name, const char *text)
 /* The least of the process's own group and of all above it holds. */
 static void test_quota_of_groups(void **state)
 {
+    int next = next_descriptor();
     assert_int_equal(gyre_cpu_quota(file_room), INT_MAX);
     put("proc/self/cgroup", "1:cpu:/x\n0::/job/step\n");
     put("sys/fs/cgroup/job/step/cpu.max", "max 100000\n");
@@ -50,6 +62,7 @@ static void test_quota_of_groups(void **state)
     assert_int_equal(gyre_cpu_quota(file_room), 2);
     put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "100000\n");
     assert_int_equal(gyre_cpu_quota(file_room), 1);
+    assert_int_equal(next_descriptor(), next);
 }
 
 static int give_up_capabilities(void)
