@@ -320,24 +320,41 @@ static void a_process_without_a_device(void **state)
     gyre_fold_queue_deinit(&none);
 }
 
+/* A rank without a device knows device memory from the host's, however often it asks. */
+static void memory_of_a_device_is_foreign_to_a_rank_without(void **state)
+{
+    struct gyre_fold_queue without = {0};
+    gyre_fold_queue_init(&without, -1);
+    for (int i = 0; i < 3; i++) {
+        assert_true(gyre_fold_queue_is_foreign(&without, region.base));
+        assert_false(gyre_fold_queue_is_foreign(&without, host));
+        assert_true(gyre_fold_queue_is_host(&without, host));
+        assert_false(gyre_fold_queue_is_host(&without, region.base));
+    }
+    assert_false(gyre_fold_queue_is_foreign(&fold_queue, region.base));
+    gyre_fold_queue_deinit(&without);
+}
+
 #define FOLD_QUEUE_TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {FOLD_QUEUE_TEST(kernels_that_cannot_be_loaded),
-                                       FOLD_QUEUE_TEST(tickets_are_done_in_order),
-                                       FOLD_QUEUE_TEST(what_is_awaited_is_there),
-                                       FOLD_QUEUE_TEST(a_full_queue_makes_room),
-                                       FOLD_QUEUE_TEST(copies_of_any_memory),
-                                       FOLD_QUEUE_TEST(folds_are_posts),
-                                       FOLD_QUEUE_TEST(a_copy_that_is_refused),
-                                       FOLD_QUEUE_TEST(a_fold_that_is_refused),
-                                       FOLD_QUEUE_TEST(work_that_fails),
-                                       FOLD_QUEUE_TEST(a_queue_that_is_refused),
-                                       FOLD_QUEUE_TEST(a_gate_is_behind_the_stream),
-                                       FOLD_QUEUE_TEST(a_stream_is_held),
-                                       FOLD_QUEUE_TEST(gates_that_are_refused),
-                                       FOLD_QUEUE_TEST(gates_of_a_lost_device),
-                                       FOLD_QUEUE_TEST(a_process_without_a_device)};
+    const struct CMUnitTest tests[] = {
+        FOLD_QUEUE_TEST(kernels_that_cannot_be_loaded),
+        FOLD_QUEUE_TEST(tickets_are_done_in_order),
+        FOLD_QUEUE_TEST(memory_of_a_device_is_foreign_to_a_rank_without),
+        FOLD_QUEUE_TEST(what_is_awaited_is_there),
+        FOLD_QUEUE_TEST(a_full_queue_makes_room),
+        FOLD_QUEUE_TEST(copies_of_any_memory),
+        FOLD_QUEUE_TEST(folds_are_posts),
+        FOLD_QUEUE_TEST(a_copy_that_is_refused),
+        FOLD_QUEUE_TEST(a_fold_that_is_refused),
+        FOLD_QUEUE_TEST(work_that_fails),
+        FOLD_QUEUE_TEST(a_queue_that_is_refused),
+        FOLD_QUEUE_TEST(a_gate_is_behind_the_stream),
+        FOLD_QUEUE_TEST(a_stream_is_held),
+        FOLD_QUEUE_TEST(gates_that_are_refused),
+        FOLD_QUEUE_TEST(gates_of_a_lost_device),
+        FOLD_QUEUE_TEST(a_process_without_a_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
