@@ -58,7 +58,7 @@ static int64_t resident_kib(void)
 static struct process_cost look(void)
 {
     return (struct process_cost){now_ns(), resident_kib(), count_entries("/proc/self/task") + 1,
-                            count_entries("/proc/self/fd")};
+                                 count_entries("/proc/self/fd")};
 }
 
 static void fail(const char *what)
@@ -104,12 +104,12 @@ static int split(struct run *run, int number)
     return gyre_split(run->whole, 0, 0, &run->group[number]);
 }
 
-static const struct way {
+static const struct making {
     const char *name;
     int (*make)(struct run *run, int number);
 } ways[] = {{"gyre_init", join}, {"gyre_split_apart", split_apart}, {"gyre_split", split}};
 
-static void make_groups(struct run *run, const struct way *way)
+static void make_groups(struct run *run, const struct making *way)
 {
     for (int i = 0; i < run->groups; i++) {
         int32_t one = 1;
@@ -118,7 +118,7 @@ static void make_groups(struct run *run, const struct way *way)
     }
 }
 
-static int be_rank(struct run *run, const struct way *way)
+static int be_rank(struct run *run, const struct making *way)
 {
     if (join_as(run, "whole", &run->whole))
         fail("gyre_init");
@@ -136,7 +136,7 @@ static int be_rank(struct run *run, const struct way *way)
     return gyre_finalize(run->whole) != 0;
 }
 
-static int run_ranks(struct run *run, const struct way *way)
+static int run_ranks(struct run *run, const struct making *way)
 {
     int bad = 0, status;
     for (run->rank = 0; run->rank < run->ranks; run->rank++)

@@ -83,7 +83,7 @@ static void fail_receive(const struct gyre_point_to_point *p2p, uint32_t peer, i
 }
 
 /* Whether the peer has said goodbye. One that is lost without a goodbye may have sent a message. */
-static bool has_left(const struct gyre_point_to_point *p2p, uint32_t peer)
+static bool peer_has_left(const struct gyre_point_to_point *p2p, uint32_t peer)
 {
     return gyre_link_has_left(p2p->route.links, gyre_route_world(&p2p->route, peer));
 }
@@ -102,7 +102,7 @@ static bool find_sender(struct gyre_point_to_point *p2p, const struct gyre_messa
             p2p->open.turn = *peer + 1;
             return true;
         }
-        bool parted = status == GYRE_PEER_LOST && has_left(p2p, *peer);
+        bool parted = status == GYRE_PEER_LOST && peer_has_left(p2p, *peer);
         left = parted ? *peer : left;
         gone += parted;
         if (status < 0 && !parted)

@@ -5,8 +5,9 @@
  *    | length | epoch| comm | sequence    | lane | order| fingerprint  | sum | proof | payload …
  *
  * Little endian. The top 4 bits of `length` are the kind, the next 3 are zero, then one says that a
- * sum of the payload follows, and the low 24 are the payload's bytes. The sum is the CRC-32C of the 28 bytes before it: a header proves itself, so a
- * reader waits for no byte that a damaged length has promised.
+ * sum of the payload follows, and the low 24 are the payload's bytes. The sum is the CRC-32C of the
+ * 28 bytes before it: a header proves itself, so a reader waits for no byte that a damaged length
+ * has promised.
  *
  * The proof of the payload is one of three, alike at both ends:
  *

@@ -22,9 +22,9 @@
  * GYRE_CORRUPT and not as GYRE_MISMATCH. A fault that no honest proof could excuse (a message
  * beyond the credit, a piece that was not granted) fails at once.
  *
- * With keys a forged length makes the reader wait, as does whoever holds bytes back. A control frame
- * and a piece have one length each, and a DATA at most GYRE_EAGER_MOST: the wait ends when so many
- * bytes have come and no tag fits, or with the connection. No byte is believed meanwhile.
+ * With keys a forged length makes the reader wait, as does whoever holds bytes back. A control
+ * frame and a piece have one length each, and a DATA at most GYRE_EAGER_MOST: the wait ends when
+ * so many bytes have come and no tag fits, or with the connection. No byte is believed meanwhile.
  *
  * Tested by tests/unit/transport/stream/stream_test.c. */
 #include "transport/stream/inside.h"

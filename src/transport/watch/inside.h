@@ -11,6 +11,7 @@
  *     dial.c      an attempt to reach a peer's listener
  *     links.c     opening a link to each peer, sending over it, its end
  *     channel.c   messages over sockets
+ *     nudge.c     a word to the thread from another one
  *     activity.c  this rank's activity
  *
  * A file calls only files listed below it, and the failure detector (detect/), which calls none of
@@ -74,6 +75,7 @@ struct gyre_watch {
     struct gyre_watch *next; /* of the thread's watches; the next three: under the thread's lock */
     bool ready;              /* its poller has events */
     uint64_t wake_at;        /* when it has to be served, even without an event */
+    int nudge;               /* the thread's eventfd */
     _Atomic bool nudged;     /* another thread has changed what its turn acts on */
     int poller;              /* an epoll */
     int launcher;            /* borrowed, -1: none */
@@ -238,6 +240,8 @@ int gyre_watch_enlist(struct gyre_watch *watch);
 
 /* Returns when the thread serves the watch no more. With its last watch the thread ends. */
 void gyre_watch_dismiss(struct gyre_watch *watch);
+
+/* -- nudge.c: any thread ----------------------------------------------------------------------- */
 
 /* Has the thread serve the watch soon. */
 void gyre_watch_nudge(struct gyre_watch *watch);

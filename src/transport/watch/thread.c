@@ -185,6 +185,7 @@ static int add_watch(struct gyre_watch *watch)
     if (status != 0)
         return status;
     watch->thread = current;
+    watch->nudge = current->nudge;
     watch->next = current->first;
     current->first = watch;
     return 0;
@@ -230,12 +231,4 @@ void gyre_watch_dismiss(struct gyre_watch *watch)
     pthread_mutex_unlock(&lock);
     if (idle != NULL)
         end_thread(idle);
-}
-
-void gyre_watch_nudge(struct gyre_watch *watch)
-{
-    const uint64_t one = 1;
-
-    atomic_store(&watch->nudged, true);
-    (void)!write(watch->thread->nudge, &one, sizeof one); /* full: readable already */
 }

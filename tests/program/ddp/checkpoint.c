@@ -1,7 +1,7 @@
 /* gyre/checkpoint.h with real ranks: a training that is saved and loaded ends with the bits of one
  * in one go, for networks of every kind and for a model of the caller's own. Another number of
  * ranks goes on from the same weights. */
-#include "rig/checkpoint_run.h"
+#include "program/ddp/checkpoint_run.h"
 #include "rig/file_room.h"
 #include "rig/test.h"
 

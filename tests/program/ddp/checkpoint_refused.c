@@ -1,7 +1,7 @@
 /* gyre/checkpoint.h where it cannot do what is asked: every rank gets the same status and the same
  * story, nothing is changed, and the next call works. Damaged generations are passed over, and a
  * death in the middle of a save loses that save only. */
-#include "rig/checkpoint_run.h"
+#include "program/ddp/checkpoint_run.h"
 #include "rig/file_room.h"
 #include "rig/test.h"
 

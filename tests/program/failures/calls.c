@@ -247,7 +247,9 @@ static const struct {
     const char *scene, *transport;
     struct calls_case fault;
 } found[] = {
-    {"shrink", "shm", {FAILING_memory, 4, ENOMEM, 0, 0}}, /* descriptor 0 was closed */
+    {"shrink", "shm", {FAILING_memory, 4, ENOMEM, 0, 0}},    /* descriptor 0 was closed */
+    {"shrink", "shm", {FAILING_epoll_ctl, 3, ENOSPC, 0, 0}}, /* one was left open: the door, */
+    {"shrink", "shm", {FAILING_epoll_ctl, 5, ENOSPC, 0, 0}}, /* and who came through it */
 };
 
 static void try_found(void)

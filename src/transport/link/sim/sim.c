@@ -247,8 +247,8 @@ static int sim_poll(struct gyre_wire *base, uint64_t now, struct gyre_completion
     return count;
 }
 
-/* As over TCP, bytes that have not arrived count as moving: a bad link is no standstill of ranks that
- * wait for each other. */
+/* Counts bytes that have not arrived as moving, as over TCP: a bad link is no standstill of ranks
+ * that wait for each other. */
 static uint64_t sim_moved(const struct gyre_wire *base)
 {
     const struct sim_wire *wire = (const struct sim_wire *)base;

@@ -1,7 +1,7 @@
 /* A training on the wine data set that is saved and loaded: a network, its engine, a sampler and a
  * checkpoint that has them on its list. Every call returns 0, or tells what failed. */
-#ifndef GYRE_TESTS_RIG_CHECKPOINT_RUN_H
-#define GYRE_TESTS_RIG_CHECKPOINT_RUN_H
+#ifndef GYRE_TESTS_PROGRAM_DDP_CHECKPOINT_RUN_H
+#define GYRE_TESTS_PROGRAM_DDP_CHECKPOINT_RUN_H
 
 #include "rig/comm_rig.h"
 
