@@ -2,7 +2,6 @@
  * within the dead time, by GYRE_MISMATCH and a story that says who refused what, whether the others
  * wait for it, have got away with their call, or it is late to its own end. Whoever calls again
  * loses nothing. */
-#include "rig/beside.h"
 #include "rig/comm_rig.h"
 #include "rig/test.h"
 
@@ -356,5 +355,5 @@ int main(void)
         cmocka_unit_test(late_rank_is_not_blamed_for_what_is_mended),
         cmocka_unit_test(end_waits_for_one_dead_time),
     };
-    return run_beside(tests, sizeof tests / sizeof *tests, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
