@@ -275,11 +275,15 @@ void gyre_membership_cut_off(struct gyre_membership *agreement, uint32_t seat)
         end_agreement(agreement, GYRE_MEMBERSHIP_CUT_OFF);
 }
 
+/* Finds seats that are silent while this member looks for them. One of these may have called before:
+ * a member that leaves looks for the lowest other seat. */
 static void find_silent(struct gyre_membership *agreement)
 {
-    for (uint32_t seat = 0; seat < agreement->is.n; seat++)
-        if (agreement->at[seat].state == AWAITED && is_silent(agreement, &agreement->at[seat]))
-            agreement->at[seat].state = SILENT;
+    for (uint32_t seat = 0; seat < agreement->is.n; seat++) {
+        struct seat *at = &agreement->at[seat];
+        if ((at->state == AWAITED || at->state == CALLED) && is_silent(agreement, at))
+            at->state = SILENT;
+    }
 }
 
 /* The silence of a seat for which this member has ceased to look does not count. It begins anew

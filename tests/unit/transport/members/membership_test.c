@@ -360,6 +360,17 @@ static void who_leaves_does_not_coordinate(void **state)
     assert_int_equal(tick(), GYRE_MEMBERSHIP_DESERTED);
 }
 
+/* A call says that a seat lives, once. */
+static void who_leaves_waits_for_no_caller_that_stops(void **state)
+{
+    begin(0, true);
+    call(1, 1, false);
+    pass(DEAD / 2);
+    assert_int_equal(target(), 1);
+    pass(DEAD);
+    assert_int_equal(target(), 2);
+}
+
 static void who_leaves_is_told_by_any_newer_view(void **state)
 {
     at.theirs[2] = GYRE_STANDING_LEFT;
@@ -422,6 +433,7 @@ int main(void)
         RULE(who_is_not_in_a_newer_view_is_fenced),
         RULE(who_is_not_in_the_next_view_is_fenced),
         RULE(who_leaves_does_not_coordinate),
+        RULE(who_leaves_waits_for_no_caller_that_stops),
         RULE(who_leaves_is_told_by_any_newer_view),
         RULE(who_was_stopped_grants_that_time),
         RULE(who_lives_and_does_not_call_is_too_late),
