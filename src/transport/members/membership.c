@@ -275,8 +275,8 @@ void gyre_membership_cut_off(struct gyre_membership *agreement, uint32_t seat)
         end_agreement(agreement, GYRE_MEMBERSHIP_CUT_OFF);
 }
 
-/* Finds seats that are silent while this member looks for them. One of these may have called before:
- * a member that leaves looks for the lowest other seat. */
+/* Finds seats that are silent while this member looks for them. One of these may have called
+ * before: a member that leaves looks for the lowest other seat. */
 static void find_silent(struct gyre_membership *agreement)
 {
     for (uint32_t seat = 0; seat < agreement->is.n; seat++) {
