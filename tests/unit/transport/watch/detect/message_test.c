@@ -123,6 +123,19 @@ static void test_text_is_cut_and_cleaned(void **state)
     assert_string_equal(text, "a?b?[31");
 }
 
+/* Text goes to its end or that of the room, whichever comes first. */
+static void test_text_ends_where_it_ends(void **state)
+{
+    struct gyre_watch_message message = {.payload = (const uint8_t *)"abcdefghij"};
+    for (uint32_t bytes = 0; bytes <= 10; bytes++) {
+        char text[9] = "........", expected[9];
+        message.payload_bytes = bytes;
+        snprintf(expected, sizeof expected, "%.*s", bytes < 7 ? (int)bytes : 7, "abcdefghij");
+        gyre_watch_text(&message, text, 8);
+        assert_string_equal(text, expected);
+    }
+}
+
 /* -- channels ---------------------------------------------------------------------------------- */
 
 struct ends {
@@ -284,6 +297,7 @@ int main(void)
         cmocka_unit_test(test_every_flipped_bit_is_refused),
         cmocka_unit_test(test_nonsense_with_a_right_sum_is_refused),
         cmocka_unit_test(test_text_is_cut_and_cleaned),
+        cmocka_unit_test(test_text_ends_where_it_ends),
         cmocka_unit_test(test_full_socket_keeps_the_order),
         cmocka_unit_test(test_descriptors_arrive_with_their_messages),
         cmocka_unit_test(test_last_words_of_a_peer_that_does_not_listen_arrive),
