@@ -104,7 +104,7 @@ transport/watch          base base/machine device transport/watch/detect transpo
 transport/watch/detect   base transport/join/joined.h transport/stream/signature.h
 transport/members        base transport/job/job.h transport/join/company.h
                          transport/join/joined.h transport/net
-transport/join           base base/disk base/machine transport/job transport/net
+transport/join           base base/disk base/machine transport/job transport/memory transport/net
 transport/link           base device transport/stream transport/memory transport/net/crypto.h
                          transport/seal
 transport/link/sim       base transport/link transport/stream

@@ -148,12 +148,17 @@ static int wait_one(pid_t pid, uint64_t limit)
     return came <= 0 ? -1 : status;
 }
 
+static bool is_excused(uint64_t excused, int rank)
+{
+    return rank < 64 && excused >> rank & 1;
+}
+
 int rig_wait(struct rig *rig, int seconds, uint64_t excused)
 {
     uint64_t limit = rig_now() + (uint64_t)seconds * 1000000000 * (uint64_t)rig_slow();
     int bad = 0;
     for (int rank = 0; rank < rig->n; rank++) {
-        if (excused & UINT64_C(1) << rank)
+        if (is_excused(excused, rank))
             continue;
         int status = wait_one(rig->pid[rank], limit);
         if (status)
@@ -167,7 +172,7 @@ int rig_wait(struct rig *rig, int seconds, uint64_t excused)
         bad += status != 0;
     }
     for (int rank = 0; rank < rig->n; rank++)
-        if (excused & UINT64_C(1) << rank) {
+        if (is_excused(excused, rank)) {
             kill(rig->pid[rank], SIGKILL);
             waitpid(rig->pid[rank], NULL, 0);
         }

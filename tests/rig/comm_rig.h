@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define RIG_RANKS_MAX 64
+#define RIG_RANKS_MAX 256
 
 struct rig {
     int n;
@@ -44,7 +44,7 @@ void rig_start(struct rig *rig);
 
 /* Waits for all, at most `seconds` × GYRE_TEST_SLOW, then kills what is left. Returns how many did
  * not exit with 0, not counting ranks that were killed or stopped on purpose (bit set in
- * `excused`). */
+ * `excused`, of the first 64). */
 int rig_wait(struct rig *rig, int seconds, uint64_t excused);
 
 int rig_run(struct rig *rig, int seconds); /* both */

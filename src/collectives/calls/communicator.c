@@ -264,7 +264,10 @@ int gyre_link_name(const struct gyre_comm *comm, int rank, char *text, size_t ro
                                 rank, gyre_size(comm));
     if (gyre_domain_forked(comm->domain))
         return GYRE_FORKED;
-    gyre_link_describe(gyre_domain_links(comm->domain), gyre_comm_world(comm, (uint32_t)rank), text,
-                       room);
+    if ((uint32_t)rank == comm->rank)
+        snprintf(text, room, "none");
+    else
+        gyre_link_describe(gyre_domain_links(comm->domain), gyre_comm_world(comm, (uint32_t)rank),
+                           text, room);
     return 0;
 }

@@ -143,7 +143,7 @@ static int furnish(const struct ballot *ballot, struct gyre_comm *child)
     status = gyre_comm_lay_out(child, ballot->trouble);
     struct gyre_mesh_options options = {child->rank, child->n, child->world};
     if (!status && child->n > 1 && child->n <= GYRE_PEERS_MAPPED_MAX &&
-        child->node_place.nodes == 1 &&
+        child->node_place.nodes == 1 && gyre_domain_shares(child->domain) &&
         gyre_mesh_create(child->domain, &options, &child->mesh, &unshared))
         drop_mesh(child); /* operations go by messages */
     return status;

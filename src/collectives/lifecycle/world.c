@@ -45,7 +45,8 @@ static int read_engine_settings(struct gyre_progress_engine *progress, struct gy
 static int open_mesh(struct gyre_comm *comm, struct gyre_trouble *trouble)
 {
     struct gyre_mesh_options options = {comm->rank, comm->n, NULL};
-    if (comm->node_place.nodes > 1 || comm->n == 1 || comm->n > GYRE_PEERS_MAPPED_MAX)
+    if (comm->node_place.nodes > 1 || comm->n > GYRE_PEERS_MAPPED_MAX ||
+        !gyre_domain_shares(comm->domain))
         return 0;
     int status = gyre_mesh_create(comm->domain, &options, &comm->mesh, trouble);
     return status ? status : gyre_mesh_meet(comm->mesh, NULL, trouble);

@@ -1,11 +1,14 @@
 /* The doorbell, by which the node's peers wake a rank that sleeps.
  *
- * Each rank shows its sleep in a page that the node's peers can write. A rank sleeps on a futex in
- * the page, or on the links' descriptors where sockets are in play. The race between going to sleep
- * and the coming of data is closed from both sides: the sleeper shows its sleep, fences and looks
- * again; a peer writes its data, fences and looks whether a rank sleeps. Peers write often and
- * ranks sleep seldom. So where membarrier(2) is available the sleeper fences for all processes, and
- * a peer's look costs a load.
+ * Each rank shows its sleep in a page, or a line, that the node's peers can write. A rank sleeps on
+ * a futex in it, or on the links' descriptors where sockets are in play. The race between going to
+ * sleep and the coming of data is closed from both sides: the sleeper shows its sleep, fences and
+ * looks again; a peer writes its data, fences and looks whether a rank sleeps. Peers write often
+ * and ranks sleep seldom. So where membarrier(2) is available the sleeper fences for all processes,
+ * and a peer's look costs a load.
+ *
+ * A rank of a large node that sleeps on descriptors cannot be rung: it has no descriptor of each
+ * peer's eventfd. It sleeps for a millisecond at most (idle.c).
  *
  * Tested by tests/program/collectives/collectives.c. */
 #include "transport/domain/inside.h"
@@ -29,27 +32,41 @@ int gyre_domain_bell_init(struct gyre_domain *domain, struct gyre_trouble *troub
     domain->eventfd = apart ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
     if (apart && domain->eventfd < 0)
         return gyre_trouble_set(trouble, -errno, "eventfd: %s", gyre_status_name(-errno));
-    int status = host->alloc(0, 4096, GYRE_SHARE_OPEN, &domain->bell_region, trouble);
-    if (status)
-        return status;
-    domain->bell = domain->bell_region.base;
+    if (domain->node.base)
+        domain->bell = gyre_node_memory_bell(&domain->node, domain->node.own);
+    else {
+        int status = host->alloc(0, 4096, GYRE_SHARE_OPEN, &domain->bell_region, trouble);
+        if (status)
+            return status;
+        domain->bell = domain->bell_region.base;
+    }
     domain->light_ring = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
     return 0;
 }
 
-/* Gives the bell to the node's peers and takes theirs. */
+static int make_bell_table(struct gyre_domain *domain, struct gyre_trouble *trouble)
+{
+    const uint32_t peers = domain->joined->local_size;
+    domain->peer_bell = calloc(peers, sizeof(*domain->peer_bell));
+    return domain->peer_bell
+               ? 0
+               : gyre_trouble_set(trouble, -ENOMEM, "no memory for %u doorbells", peers);
+}
+
+/* Gives the bell to the node's peers and takes theirs. In a large node all bells lie in the node's
+ * memory, and a link brings its peer's. */
 int gyre_domain_bell_meet(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     const struct gyre_joined *joined = domain->joined;
-    int status = gyre_watch_share(domain->watch, GYRE_REGION_BELL, &domain->bell_region,
-                                  GYRE_SHARE_OPEN, trouble);
+    int status = make_bell_table(domain, trouble);
+    if (status || joined->large)
+        return status;
+    status = gyre_watch_share(domain->watch, GYRE_REGION_BELL, &domain->bell_region,
+                              GYRE_SHARE_OPEN, trouble);
     struct gyre_region waker = {.kind = GYRE_MEMORY_HOST, .fd = domain->eventfd};
     if (!status && joined->nodes > 1) /* peers may find this process asleep on sockets */
         status =
             gyre_watch_share(domain->watch, GYRE_REGION_WAKER, &waker, GYRE_SHARE_OPEN, trouble);
-    domain->peer_bell = calloc(joined->local_size, sizeof(*domain->peer_bell));
-    if (!domain->peer_bell)
-        return gyre_trouble_set(trouble, -ENOMEM, "no memory for %u doorbells", joined->local_size);
     for (uint32_t peer = 0; !status && peer < joined->n; peer++) {
         void *page;
         if (!gyre_domain_mapped(domain, peer))
@@ -94,8 +111,22 @@ static void wake_peer(struct gyre_domain *domain, const struct gyre_peer_bell *b
         (void)!write(fd, &one, sizeof(one));
 }
 
+/* Takes the bells of links made since the last look. */
+static void learn_bells(struct gyre_domain *domain)
+{
+    const struct gyre_node_memory *node = &domain->node;
+    for (uint32_t peer;
+         (peer = gyre_links_attached(domain->links, domain->links_seen)) != UINT32_MAX;
+         domain->links_seen++)
+        if (node->place[peer] != GYRE_NO_PLACE)
+            domain->peer_bell[domain->peer_bells++] =
+                (struct gyre_peer_bell){gyre_node_memory_bell(node, node->place[peer]), peer};
+}
+
 void gyre_domain_ring(struct gyre_domain *domain)
 {
+    if (domain->node.base && domain->links)
+        learn_bells(domain);
     if (!domain->peer_bells)
         return;
     if (domain->light_ring)
@@ -114,7 +145,10 @@ bool gyre_domain_say_asleep(struct gyre_domain *domain)
 {
     atomic_store(&domain->bell->state, domain->sockets ? GYRE_ON_DESCRIPTORS : GYRE_ON_FUTEX);
     atomic_thread_fence(memory_order_seq_cst);
-    return !domain->peer_bells || !membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    if (domain->node.base && domain->sockets)
+        return false;
+    return !(domain->peer_bells || domain->node.base) ||
+           !membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 }
 
 void gyre_domain_say_awake(struct gyre_domain *domain)

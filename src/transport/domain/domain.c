@@ -110,16 +110,17 @@ static int join(struct gyre_domain *domain, const char *above, struct gyre_troub
     char text[704];
     snprintf(text, sizeof(text),
              "GYRE_TRANSPORT=%s GYRE_TCP_CONNECTIONS=%d GYRE_TCP_SUMS=%s GYRE_TCP_SECURITY=%s "
-             "GYRE_TCP_RENEW=%s GYRE_RDMA_FAILOVER=%s %s",
+             "GYRE_TCP_RENEW=%s GYRE_RDMA_FAILOVER=%s GYRE_LINKS_AT_ONCE=%d %s",
              settings->transport, (int)settings->connections,
              settings->bare_payload ? "header" : "payload",
              gyre_domain_security_word(settings->security),
              gyre_domain_renewal_word(settings->renewal), settings->failover ? "tcp" : "none",
-             above ? above : "");
+             (int)settings->links_at_once, above ? above : "");
     struct gyre_join_options options = {.nodes = nodes_of(settings->transport),
                                         .join_timeout_ms = (int)settings->join_timeout_ms,
                                         .dead_time_ms = (int)settings->dead_time_ms,
                                         .connections = (int)settings->connections,
+                                        .links_at_once = (int)settings->links_at_once,
                                         .interface =
                                             settings->interface[0] ? settings->interface : NULL,
                                         .port_low = settings->port_low,
@@ -180,7 +181,8 @@ static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
         if (!domain->lookup.copy_queue)
             return -ENOMEM;
     }
-    if ((status = gyre_domain_bell_init(domain, trouble)) ||
+    if ((status = gyre_domain_open_node(domain, trouble)) ||
+        (status = gyre_domain_bell_init(domain, trouble)) ||
         (status = start_watch(domain, trouble)) ||
         (status = gyre_links_create(domain->joined->n, &domain->links)))
         return status;
@@ -344,6 +346,7 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
     gyre_device_of(GYRE_MEMORY_HOST)->free(&domain->queue_region);
     gyre_domain_memory_deinit(domain);
     gyre_domain_bell_deinit(domain);
+    gyre_node_memory_unmap(&domain->node);
     gyre_joined_destroy(domain->joined);
     gyre_domain_forget_members(domain);
     explicit_bzero(&domain->job, sizeof(domain->job));

@@ -98,6 +98,8 @@ bool gyre_domain_forked(const struct gyre_domain *domain); /* this process is a 
 bool gyre_domain_oversubscribed(const struct gyre_domain *domain); /* ranks outnumber cores here */
 bool gyre_domain_mapped(const struct gyre_domain *domain,
                         uint32_t peer); /* same node: regions can be mapped */
+/* Whether ranks of this node map each other's regions. In a large node they do not. */
+bool gyre_domain_shares(const struct gyre_domain *domain);
 bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer);
 
 /* Whether a device copies messages. No peer rings when a copy has ended, so the caller looks again

@@ -23,7 +23,7 @@
 #define ASIDE_NS            (50 * UINT64_C(1000))
 #define OVERSUBSCRIBED_NS   (200 * UINT64_C(1000))
 #define SLEEP_MAX_NS        (50 * GYRE_MS)
-#define UNFENCED_SLEEP_NS   (1 * GYRE_MS) /* where the sleeper's fence for all processes failed */
+#define UNSURE_SLEEP_NS     (1 * GYRE_MS) /* where a ring may be missed */
 
 /* -- sleep ------------------------------------------------------------------------------------- */
 
@@ -53,8 +53,8 @@ static void say_asleep(struct gyre_domain *domain, uint64_t ns)
 {
     ns = ns < SLEEP_MAX_NS ? ns : SLEEP_MAX_NS;
     domain->bell_seen = atomic_load(&domain->bell->word);
-    if (!gyre_domain_say_asleep(domain) && ns > UNFENCED_SLEEP_NS)
-        ns = UNFENCED_SLEEP_NS;
+    if (!gyre_domain_say_asleep(domain) && ns > UNSURE_SLEEP_NS)
+        ns = UNSURE_SLEEP_NS;
     domain->sleep_ns = ns;
 }
 

@@ -20,8 +20,9 @@
 
 #include "transport/domain/domain.h"
 #include "transport/link/links.h"
-#include "transport/memory/lookup.h"
 #include "transport/members/members.h"
+#include "transport/memory/lookup.h"
+#include "transport/memory/node_memory.h"
 #include "transport/seal/seal.h"
 
 #include <pthread.h>
@@ -63,7 +64,7 @@ struct gyre_domain_settings {
     char interface[256];
     char root[256];
     int64_t join_timeout_ms, timeout_ms, dead_time_ms;
-    int64_t connections;
+    int64_t connections, links_at_once;
     uint16_t port_low, port_high;
     const char *poller;
     bool bare_payload; /* TCP sums frames' headers only */
@@ -92,8 +93,9 @@ struct gyre_domain {
     /* doorbell */
     struct gyre_region bell_region;
     struct gyre_bell_page *bell;
-    struct gyre_peer_bell *peer_bell; /* per local peer, without this rank */
+    struct gyre_peer_bell *peer_bell; /* per local peer, without this rank; large: with a link */
     uint32_t peer_bells;
+    uint32_t links_seen; /* large node: of the links, those whose bells are known */
     int eventfd;
     bool light_ring;     /* sleepers fence for this process too */
     bool sockets;        /* some peer is reached by descriptors: sleep on those */
@@ -117,7 +119,8 @@ struct gyre_domain {
     /* shared memory */
     struct gyre_memory_lookup lookup; /* also of the copy queue, for drivers */
     struct gyre_domain_proof proof;
-    struct gyre_region queue_region; /* of the shm pipes */
+    struct gyre_region queue_region; /* of the shm pipes, where the node is not large */
+    struct gyre_node_memory node;    /* of a large node */
     int cuda_device;                 /* -1: none, and why */
     struct gyre_trouble no_cuda;
     struct gyre_device_identity cuda_identity;
@@ -159,7 +162,7 @@ void gyre_domain_bell_deinit(struct gyre_domain *domain);
 /* Wakes the owner, if it sleeps. Any thread. */
 void gyre_domain_wake_owner(struct gyre_domain *domain);
 
-/* Tells peers that this rank sleeps. False: the fence for all failed, and a ring may be missed. */
+/* Tells peers that this rank sleeps. False: a ring may be missed. */
 bool gyre_domain_say_asleep(struct gyre_domain *domain);
 void gyre_domain_say_awake(struct gyre_domain *domain);
 
@@ -168,7 +171,9 @@ void gyre_domain_say_awake(struct gyre_domain *domain);
 int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *driver,
                           uint32_t peers, struct gyre_wire **wire, struct gyre_trouble *trouble);
 
-/* Makes links to every peer of this node. */
+/* open: maps the memory of a large node, before everything that lies in it. attach: makes links to
+ * every peer of this node, or has them made at their first use. */
+int gyre_domain_open_node(struct gyre_domain *domain, struct gyre_trouble *trouble);
 int gyre_domain_attach_node(struct gyre_domain *domain, struct gyre_trouble *trouble);
 
 /* Makes links to every peer of another node, each over the best driver that both ends have. */

@@ -56,12 +56,6 @@ static int make_region(struct gyre_domain *domain, enum gyre_memory_kind kind, u
                             GYRE_SHARED_REGIONS_MAX);
 }
 
-/* Whether peers of this node may map memory of this rank. */
-static bool has_mappers(const struct gyre_domain *domain)
-{
-    return domain->watch && domain->joined->local_size > 1;
-}
-
 /* Offers a region in the table to the peers. */
 static int offer_region(struct gyre_domain *domain, uint32_t id, const struct gyre_region *region,
                         enum gyre_share share, struct gyre_trouble *trouble)
@@ -78,7 +72,7 @@ int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, ui
 {
     struct gyre_shared made;
     struct gyre_trouble unproven = {0};
-    bool shares = has_mappers(domain);
+    bool shares = gyre_domain_shares(domain);
     *base = NULL;
     *id = 0;
     int status = shares && kind == GYRE_MEMORY_CUDA ? gyre_domain_prove(domain, &unproven) : 0;
@@ -125,7 +119,7 @@ int gyre_domain_adopt(struct gyre_domain *domain, const struct gyre_region *regi
         return gyre_trouble_set(trouble, -ENOSPC, "%u shared regions are in use",
                                 GYRE_SHARED_REGIONS_MAX);
     gyre_lookup_give(&domain->lookup, region->base);
-    if (!has_mappers(domain))
+    if (!gyre_domain_shares(domain))
         return 0;
     int status = region->kind == GYRE_MEMORY_CUDA ? gyre_domain_prove(domain, trouble) : 0;
     return status ? status : offer_region(domain, id, region, GYRE_SHARE_OPEN, trouble);

@@ -3,12 +3,15 @@
  *     from one rank      to each peer of its node
  *     ┌ queue to 0 ┬ queue to 1 ┬ queue to 2 ┬ …      one region, shared with all of them, sealed
  *
- * Tested by tests/program/collectives/collectives.c. */
+ * In a large node all queues lie in one file, which the join has left, and links are made at their
+ * first use.
+ *
+ * Tested by tests/program/collectives/collectives.c and tests/program/collectives/large_node.c. */
 #include "transport/domain/inside.h"
 
 #include "transport/link/table.h"
 
-#define QUEUE_BYTES (128u * 1024) /* from one rank to one peer */
+#include <unistd.h>
 
 /* Opens a wire to the peers of this node, of the first mapped driver available here. Returns the
  * wire's number. */
@@ -33,8 +36,8 @@ static int open_mapped(struct gyre_domain *domain, struct gyre_trouble *trouble)
 /* The queue from the owner of `base` to the peer whose place in the node is `local_rank`. */
 static struct gyre_region shm_queue_of(void *base, int local_rank)
 {
-    return (struct gyre_region){.base = (uint8_t *)base + (size_t)local_rank * QUEUE_BYTES,
-                                .length = QUEUE_BYTES};
+    return (struct gyre_region){.base = (uint8_t *)base + (size_t)local_rank * GYRE_QUEUE_BYTES,
+                                .length = GYRE_QUEUE_BYTES};
 }
 
 static int attach_mapped(struct gyre_domain *domain, int wire, uint32_t peer,
@@ -53,6 +56,21 @@ static int attach_mapped(struct gyre_domain *domain, int wire, uint32_t peer,
     return gyre_links_attach(domain->links, wire, &channel, trouble);
 }
 
+int gyre_domain_open_node(struct gyre_domain *domain, struct gyre_trouble *trouble)
+{
+    struct gyre_joined *joined = domain->joined;
+    if (!joined->large)
+        return 0;
+    int status = gyre_node_memory_map(&domain->node, joined->node_file, joined->places,
+                                      joined->local_rank, joined->n, trouble);
+    for (uint32_t rank = 0; !status && rank < joined->n; rank++)
+        if (joined->member[rank].node == joined->node)
+            gyre_node_memory_seat(&domain->node, (uint32_t)joined->member[rank].local_rank, rank);
+    close(joined->node_file);
+    joined->node_file = -1;
+    return status;
+}
+
 int gyre_domain_attach_node(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     const struct gyre_joined *joined = domain->joined;
@@ -62,7 +80,11 @@ int gyre_domain_attach_node(struct gyre_domain *domain, struct gyre_trouble *tro
     int wire = open_mapped(domain, trouble);
     if (wire < 0)
         return wire;
-    int status = host->alloc(0, (uint64_t)joined->local_size * QUEUE_BYTES, GYRE_SHARE_SEALED,
+    if (joined->large) {
+        gyre_links_attach_lazily(domain->links, wire);
+        return 0;
+    }
+    int status = host->alloc(0, (uint64_t)joined->local_size * GYRE_QUEUE_BYTES, GYRE_SHARE_SEALED,
                              &domain->queue_region, trouble);
     if (!status)
         status = gyre_watch_share(domain->watch, GYRE_REGION_QUEUES, &domain->queue_region,

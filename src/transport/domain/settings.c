@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LINKS_AT_ONCE_MOST 1024 /* a rank maps at most so many regions of its peers */
+
 static int read_transport(const struct gyre_options *user, struct gyre_domain_settings *settings,
                           struct gyre_trouble *trouble)
 {
@@ -129,7 +131,8 @@ int gyre_domain_settings_read(const struct gyre_options *user,
 {
     const char *interface = getenv("GYRE_INTERFACE");
     int status;
-    *settings = (struct gyre_domain_settings){.connections = 1};
+    *settings =
+        (struct gyre_domain_settings){.connections = 1, .links_at_once = GYRE_LINKS_AT_ONCE};
     if (interface && strlen(interface) >= sizeof(settings->interface))
         return gyre_trouble_set(trouble, GYRE_INVALID, "GYRE_INTERFACE is longer than %zu bytes",
                                 sizeof(settings->interface) - 1);
@@ -153,6 +156,9 @@ int gyre_domain_settings_read(const struct gyre_options *user,
         (status = read_time("GYRE_DEAD_TIME", user ? user->dead_time_ms : 0, 10000,
                             &settings->dead_time_ms, trouble)))
         return status;
-    return gyre_env_int("GYRE_TCP_CONNECTIONS", 1, GYRE_TCP_CONNECTIONS_MAX, &settings->connections,
-                        trouble);
+    status = gyre_env_int("GYRE_LINKS_AT_ONCE", 1, LINKS_AT_ONCE_MOST, &settings->links_at_once,
+                          trouble);
+    return status ? status
+                  : gyre_env_int("GYRE_TCP_CONNECTIONS", 1, GYRE_TCP_CONNECTIONS_MAX,
+                                 &settings->connections, trouble);
 }

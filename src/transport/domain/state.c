@@ -53,7 +53,13 @@ bool gyre_domain_oversubscribed(const struct gyre_domain *domain)
 
 bool gyre_domain_mapped(const struct gyre_domain *domain, uint32_t peer)
 {
-    return peer != domain->joined->rank && domain->joined->peer[peer].unix_fd >= 0;
+    return peer != domain->joined->rank && !domain->joined->large &&
+           domain->joined->peer[peer].unix_fd >= 0;
+}
+
+bool gyre_domain_shares(const struct gyre_domain *domain)
+{
+    return domain->watch && domain->joined->local_size > 1 && !domain->joined->large;
 }
 
 bool gyre_domain_renews(const struct gyre_domain *domain, uint32_t peer)

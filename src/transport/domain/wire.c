@@ -25,6 +25,7 @@ int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *
         .dead_time_ms = (int)domain->settings.dead_time_ms,
         .variant = domain->settings.poller,
         .address = &joined->member[joined->rank].address,
-        .lookup = &domain->lookup};
+        .lookup = &domain->lookup,
+        .node = domain->node.base ? &domain->node : NULL};
     return driver->open(&options, wire, trouble);
 }

@@ -1,7 +1,8 @@
 /* Doors, pages and packets: the means by which two processes of one machine share memory.
  *
  *     door     an abstract Unix socket (no file, gone with the process) named by 128 random bits
- *     page     a sealed memfd of one page whose last 32 bytes only the session's key foretells
+ *     page     a sealed memfd whose first page ends with 32 bytes that only the session's key
+ *              foretells
  *     packet   one message of known size, with two descriptors or without
  *
  * The kernel tells the user at the other end; a connection of another user is closed. Unasked
@@ -19,11 +20,12 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { CODE = GYRE_DIGEST_BYTES, PAGE = 4096, BACKLOG = 4096 };
+enum { CODE = GYRE_DIGEST_BYTES, PAGE = GYRE_PAGE_BYTES, BACKLOG = 4096 };
 
 /* -- names and pages --------------------------------------------------------------------------- */
 
@@ -44,13 +46,23 @@ static int page_content(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank, uint8_
     return gyre_hmac_sha256(key, pieces, 2, content);
 }
 
-int gyre_page_make(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank)
+/* Whether a file may be so long. Beyond its limit ftruncate() would end the process. */
+static bool may_have_length(uint64_t length)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+           length <= limit.rlim_cur;
+}
+
+int gyre_page_make(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank, uint64_t length)
 {
     uint8_t content[CODE];
+    if (!may_have_length(length))
+        return -EFBIG;
     int fd = memfd_create("gyre-join", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -errno;
-    if (page_content(key, rank, content) || ftruncate(fd, PAGE) ||
+    if (page_content(key, rank, content) || ftruncate(fd, (off_t)length) ||
         TEMP_FAILURE_RETRY(pwrite(fd, content, CODE, PAGE - CODE)) != CODE ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {
         int status = errno ? -errno : -EIO;
@@ -60,13 +72,13 @@ int gyre_page_make(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank)
     return fd;
 }
 
-uint32_t gyre_page_try(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank, int fd)
+uint32_t gyre_page_try(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank, uint64_t length, int fd)
 {
     uint8_t content[CODE];
     struct stat info;
     if (page_content(key, rank, content))
         return EIO;
-    if (fd < 0 || fstat(fd, &info) || info.st_size != PAGE)
+    if (fd < 0 || fstat(fd, &info) || (uint64_t)info.st_size != length)
         return EBADF;
     if (!gyre_has_seals(fd, F_SEAL_SHRINK))
         return EPERM;

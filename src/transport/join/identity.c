@@ -3,7 +3,7 @@
  * Every function but gyre_identity_gather() works on bytes and structs alone, so tests and fuzzers
  * reach them. "One machine" means one running kernel (transport/job/boot.h).
  *
- * Tested by tests/program/job/join.c. */
+ * Tested by tests/unit/transport/join/identity_test.c and tests/program/job/join.c. */
 #include "transport/join/identity.h"
 #include "transport/job/boot.h"
 
@@ -132,6 +132,39 @@ int gyre_story_decode(const struct gyre_record *record, struct gyre_story *story
     story->echo = gyre_get_u64(&in, 4) != 0;
     gyre_get_text(&in, story->text, sizeof story->text);
     return in.bad || in.at != in.end || story->status >= 0 ? GYRE_CORRUPT : 0;
+}
+
+/* -- machines ---------------------------------------------------------------------------------- */
+
+struct gyre_machine gyre_identity_machine(const struct gyre_rank_identity *identity, uint32_t n,
+                                          uint32_t rank)
+{
+    struct gyre_machine machine = {.lowest = rank};
+    for (uint32_t other = n; other-- > 0;)
+        if (gyre_identity_one_machine(&identity[rank], &identity[other])) {
+            machine.lowest = other;
+            machine.ranks++;
+        }
+    return machine;
+}
+
+/* Completes the matrix for the ranks of one large machine. */
+static void complete_machine(uint32_t n, uint32_t lowest, uint8_t *share)
+{
+    const uint8_t *with_lowest = share + (size_t)lowest * n;
+    for (uint32_t a = lowest + 1; a < n; a++)
+        for (uint32_t b = lowest + 1; b < n && with_lowest[a]; b++)
+            share[(size_t)a * n + b] = with_lowest[b] && a != b;
+}
+
+void gyre_nodes_share_by_lowest(const struct gyre_rank_identity *identity, uint32_t n,
+                                uint32_t most, uint8_t *share)
+{
+    for (uint32_t rank = 0; rank < n; rank++) {
+        const struct gyre_machine machine = gyre_identity_machine(identity, n, rank);
+        if (machine.ranks > most && machine.lowest == rank)
+            complete_machine(n, rank, share);
+    }
 }
 
 /* -- nodes ------------------------------------------------------------------------------------- */

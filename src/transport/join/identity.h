@@ -35,6 +35,13 @@ void gyre_identity_get(struct gyre_cursor *cursor, struct gyre_rank_identity *id
 bool gyre_identity_one_machine(const struct gyre_rank_identity *a,
                                const struct gyre_rank_identity *b);
 
+/* The ranks of a roster of n that run on one machine with a rank, itself included. */
+struct gyre_machine {
+    uint32_t lowest, ranks;
+};
+struct gyre_machine gyre_identity_machine(const struct gyre_rank_identity *identity, uint32_t n,
+                                          uint32_t rank);
+
 /* Writes the namespaces and users in which two ranks of one machine differ. */
 void gyre_identity_difference(const struct gyre_rank_identity *a,
                               const struct gyre_rank_identity *b, char *out, size_t size);
@@ -47,6 +54,11 @@ struct gyre_story { /* payload of a FAILURE */
 #define GYRE_STORY_BYTES (4 + 4 + 2 + GYRE_JOIN_TEXT_MAX) /* encoded, at most */
 size_t gyre_story_encode(const struct gyre_story *story, uint8_t out[GYRE_STORY_BYTES]);
 int gyre_story_decode(const struct gyre_record *record, struct gyre_story *story);
+
+/* Completes the matrix of pairs, n × n bytes, for machines of more than `most` ranks, where each
+ * has met the lowest only: who shares memory with the lowest shares it with all that do. */
+void gyre_nodes_share_by_lowest(const struct gyre_rank_identity *identity, uint32_t n,
+                                uint32_t most, uint8_t *share);
 
 /* Divides ranks into nodes. Each rank joins a lower rank's node if it shares memory with every rank
  * of that node, or opens a new one. `share` is a symmetric matrix of n × n bytes. Nodes are

@@ -128,10 +128,11 @@ int gyre_door_connect(const uint8_t name[16]); /* a connection to one; -EPERM: a
                                                   user's; -EAGAIN: its backlog is full */
 int gyre_door_answer(int door);                /* a connection that came, or -errno */
 
-/* Make a page for a peer; try the page that `rank` passed: 0, or the errno for which it is of no
- * use. */
-int gyre_page_make(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank);
-uint32_t gyre_page_try(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank, int fd);
+/* Make a file of `length` bytes for a peer, whose first page proves the rank that made it; try the
+ * one that `rank` passed: 0, or the errno for which it is of no use. */
+#define GYRE_PAGE_BYTES 4096u
+int gyre_page_make(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank, uint64_t length);
+uint32_t gyre_page_try(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank, uint64_t length, int fd);
 
 /* Send or receive one packet, with two descriptors or without (NULL). receive: 0 with exactly
  * `length` bytes, absent descriptors -1; GYRE_AGAIN; -ECONNRESET for the end and for a packet of

@@ -325,6 +325,17 @@ static void end_join(struct gyre_joining *join)
     free(join->identity);
 }
 
+/* Closes a rendezvous connection inside a large node: there the watch uses the Unix socket, and
+ * rank 0 has a thousand. */
+static void drop_unused(struct gyre_joined *joined, uint32_t rank)
+{
+    struct gyre_peer *peer = &joined->peer[rank];
+    if (!joined->large || peer->unix_fd < 0 || peer->control < 0)
+        return;
+    close(peer->control);
+    peer->control = -1;
+}
+
 /* Hands the control connections over. They outlive the join, but the conversations over them do
  * not, so the last record must be out. */
 static int hand_channels_over(struct gyre_joining *join)
@@ -343,6 +354,7 @@ static int hand_channels_over(struct gyre_joining *join)
         if (talk->fd >= 0)
             status = gyre_talk_keys(talk, "gyre watch", &join->joined->peer[i].control_keys);
         join->joined->peer[i].control = gyre_talk_take(talk);
+        drop_unused(join->joined, i);
     }
     join->joined->listener = gyre_join_mesh_take_listener(join);
     memcpy(join->joined->members_key,

@@ -12,7 +12,7 @@ struct gyre_joined *gyre_joined_create(uint32_t rank, uint32_t n)
         return NULL;
     joined->rank = rank;
     joined->n = n;
-    joined->listener = -1;
+    joined->listener = joined->node_file = -1;
     joined->member = (struct gyre_member *)(joined + 1);
     joined->peer = (struct gyre_peer *)(joined->member + n);
     for (uint32_t i = 0; i < n; i++) {
@@ -43,6 +43,7 @@ void gyre_joined_destroy(struct gyre_joined *joined)
             close_if(peer->tcp[stripe]);
     }
     close_if(joined->listener);
+    close_if(joined->node_file);
     gyre_wipe(joined->peer, joined->n * sizeof *joined->peer);
     gyre_wipe(joined->session_key, sizeof joined->session_key);
     gyre_wipe(joined->members_key, sizeof joined->members_key);

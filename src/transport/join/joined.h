@@ -5,6 +5,7 @@
 #include "transport/join/options.h"
 #include "transport/net/crypto.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -19,8 +20,10 @@ struct gyre_member { /* a rank; the same on every rank */
 
 /* This rank's channels to one peer; -1: none. The owner of the struct owns the descriptors. */
 struct gyre_peer {
-    int unix_fd; /* SOCK_SEQPACKET, same node only: regions and the watch's messages */
-    int pidfd;   /* same node only: the peer's process */
+    /* SOCK_SEQPACKET, same node only: regions and the watch's messages. In a large node only
+     * between the lowest rank and each other. */
+    int unix_fd;
+    int pidfd;                         /* with unix_fd: the peer's process */
     int tcp[GYRE_TCP_CONNECTIONS_MAX]; /* data connections, same order on both sides */
     int tcps;
     struct gyre_traffic_keys tcp_keys[GYRE_TCP_CONNECTIONS_MAX]; /* of each data connection */
@@ -32,6 +35,11 @@ struct gyre_peer {
 struct gyre_joined {
     uint32_t rank, n;
     uint32_t nodes, node, local_rank, local_size;
+    /* This node is large: its ranks share the memory of `node_file`, for `places` ranks
+     * (transport/memory/node_memory.h), and each has met the lowest only. -1: not. */
+    bool large;
+    int node_file;
+    uint32_t places;
     uint8_t session_key[32]; /* HKDF(job's key, rank 0's nonce): for the epoch's connections */
     /* Of connections that are made anew and of members that agree: the session key of the job's
      * first epoch. */

@@ -108,24 +108,30 @@ static int hear_roster(struct gyre_joining *join, const struct gyre_record *reco
     return status ? status : gyre_pairing_start(join);
 }
 
-static void count_nodes(struct gyre_joined *joined)
+/* Counts nodes, and each rank's place in its own. */
+static int count_nodes(struct gyre_joined *joined)
 {
+    uint32_t *ranks = calloc(joined->n, sizeof *ranks); /* of each node, so far */
+    if (!ranks)
+        return -ENOMEM;
     for (uint32_t rank = 0; rank < joined->n; rank++) {
         struct gyre_member *member = &joined->member[rank];
-        for (uint32_t lower = 0; lower < rank; lower++)
-            member->local_rank += joined->member[lower].node == member->node;
+        member->local_rank = (int32_t)ranks[member->node]++;
         joined->nodes = member->node + 1 > joined->nodes ? member->node + 1 : joined->nodes;
-        joined->local_size += member->node == joined->member[joined->rank].node;
     }
     joined->node = joined->member[joined->rank].node;
     joined->local_rank = (uint32_t)joined->member[joined->rank].local_rank;
+    joined->local_size = ranks[joined->node];
+    free(ranks);
+    return 0;
 }
 
 static int hear_plan(struct gyre_joining *join, const struct gyre_record *record)
 {
     if (gyre_plan_decode(record, join->joined->n, join->joined->member))
         return GYRE_CORRUPT;
-    count_nodes(join->joined);
+    if (count_nodes(join->joined))
+        return gyre_trouble_set(join->trouble, -ENOMEM, "no memory for %u ranks", join->joined->n);
     join->phase = GYRE_PHASE_MESH;
     set_phase_deadline(join);
     gyre_pairing_settle(join);

@@ -1,6 +1,11 @@
 /* Which options a join accepts. Tested by tests/program/job/join_refused.c. */
 #include "transport/join/options.h"
 
+uint32_t gyre_join_links_at_once(const struct gyre_join_options *options)
+{
+    return options->links_at_once ? (uint32_t)options->links_at_once : GYRE_LINKS_AT_ONCE;
+}
+
 int gyre_join_options_check(const struct gyre_join_options *options, struct gyre_trouble *trouble)
 {
     if (options->connections < 1 || options->connections > GYRE_TCP_CONNECTIONS_MAX)

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #define GYRE_TCP_CONNECTIONS_MAX 8
+#define GYRE_LINKS_AT_ONCE       64 /* unless options say otherwise */
 
 /* The ranks of one machine that share memory and so are a node. */
 enum gyre_join_nodes {
@@ -21,6 +22,7 @@ struct gyre_join_options {
     int join_timeout_ms;   /* until all ranks are there */
     int dead_time_ms;      /* as gyre_socket_tune() takes it; 0: no limit (debuggers) */
     int connections;       /* data connections per TCP peer, 1 … 8 */
+    int links_at_once;     /* ranks of a machine that all meet each other, at most; 0: the usual */
     const char *interface; /* GYRE_INTERFACE: names, addresses, CIDR; NULL: the route to the root */
     uint16_t port_low, port_high;   /* range for listeners; 0, 0: any */
     uint8_t device[16];             /* UUID of this rank's CUDA device; zeros: none */
@@ -30,6 +32,15 @@ struct gyre_join_options {
      * conversations are taken. NULL: ranks meet at the job's root. */
     struct gyre_company *company;
 };
+
+/* How many ranks of a machine meet each other, at most. In a machine of more, a *large* one, each
+ * meets the lowest only, which passes the file that is the memory of the whole node:
+ *
+ *      0 ─── 1                  0 ─── 1
+ *      │  ╳  │                  │ ╲
+ *      2 ─── 3                  2    3 …
+ */
+uint32_t gyre_join_links_at_once(const struct gyre_join_options *options);
 
 /* GYRE_INVALID with its trouble for options out of range. */
 int gyre_join_options_check(const struct gyre_join_options *options, struct gyre_trouble *trouble);

@@ -8,19 +8,23 @@
  *        │ ◀────────────────── U4 verdict, code     │
  *
  * A page is a sealed memfd whose content follows from the session key and its owner's rank. Mapping
- * and comparing a page tries exactly what the shm driver will do. A pair shares memory when both
- * verdicts are 0. Only the higher rank reports this, since it knows both verdicts. Each message is
- * one packet and carries its descriptors; a descriptor that was not asked for is closed. The kernel
- * tells the other side's user; a connection of another user is closed before a byte is read.
+ * and comparing a page tries exactly what the shm driver will do. On a large machine (options.h)
+ * the page of the lowest rank is the first of the file that all its ranks share, and is kept. A
+ * pair shares memory when both verdicts are 0. Only the higher rank reports this, since it knows
+ * both verdicts. Each message is one packet and carries its descriptors; a descriptor that was not
+ * asked for is closed. The kernel tells the other side's user; a connection of another user is
+ * closed before a byte is read.
  *
  * Tested by tests/unit/transport/join/pair_test.c and tests/program/job/join.c. */
 #include "transport/join/inside.h"
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "transport/memory/node_memory.h"
 #include "transport/net/descriptors.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -51,12 +55,14 @@ struct meeting {
 };
 
 struct gyre_pairing {
+    struct gyre_machine machine; /* this rank's */
+    bool large;                  /* its ranks meet the lowest only */
     struct gyre_io_slot door;
     int page, self; /* memfd and pidfd to pass along, -1 */
     uint32_t pending;
     char why[GYRE_JOIN_WHY_MAX];
-    uint32_t meetings;
-    struct meeting meeting[]; /* [peer] for each lower rank, then guests */
+    uint32_t calls, meetings;
+    struct meeting *meeting; /* one for each lower rank that this rank meets; then guests */
 };
 
 /* -- meetings ---------------------------------------------------------------------------------- */
@@ -125,13 +131,29 @@ static void drop_pair(struct gyre_joining *join, struct meeting *meeting)
     meeting->step = 0;
 }
 
+/* Bytes of the page that a rank passes. In a large node the lowest rank's is the node's memory. */
+static uint64_t page_bytes(const struct gyre_joining *join, uint32_t rank)
+{
+    const struct gyre_pairing *pairing = join->pairing;
+    return pairing->large && rank == pairing->machine.lowest
+               ? gyre_node_memory_bytes(pairing->machine.ranks)
+               : GYRE_PAGE_BYTES;
+}
+
 /* Takes the peer's pidfd and tries its page. */
 static void take_gifts(struct gyre_joining *join, struct meeting *meeting, int fd[2])
 {
+    const uint32_t peer = meeting->io_slot.peer;
     meeting->page_error =
-        fd[0] < 0 ? EBADF : gyre_page_try(join->joined->session_key, meeting->io_slot.peer, fd[1]);
+        fd[0] < 0 ? EBADF
+                  : gyre_page_try(join->joined->session_key, peer, page_bytes(join, peer), fd[1]);
     meeting->pidfd = fd[0];
     fd[0] = -1;
+    if (page_bytes(join, peer) > GYRE_PAGE_BYTES && join->joined->node_file < 0 &&
+        !meeting->page_error) {
+        join->joined->node_file = fd[1];
+        fd[1] = -1;
+    }
     gyre_descriptors_close(fd, 2);
 }
 
@@ -260,7 +282,7 @@ static int open_door(struct gyre_joining *join)
     int fd = gyre_door_answer(pairing->door.fd);
     if (fd < 0)
         return 0;
-    for (uint32_t i = join->joined->rank; i < pairing->meetings && !vacant; i++)
+    for (uint32_t i = pairing->calls; i < pairing->meetings && !vacant; i++)
         if (pairing->meeting[i].io_slot.fd < 0)
             vacant = &pairing->meeting[i];
     if (!vacant || pairing->self < 0 || pairing->page < 0) {
@@ -288,20 +310,13 @@ int gyre_pairing_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
 
 int gyre_pairing_open(struct gyre_joining *join, struct gyre_rank_identity *mine)
 {
-    uint32_t n = join->joined->n, meetings = n + GUESTS;
-    struct gyre_pairing *pairing = calloc(1, sizeof *pairing + meetings * sizeof *pairing->meeting);
+    struct gyre_pairing *pairing = calloc(1, sizeof *pairing);
     if (!pairing)
-        return gyre_trouble_set(join->trouble, -ENOMEM, "no memory to meet %u ranks", n);
+        return gyre_trouble_set(join->trouble, -ENOMEM, "no memory to meet %u ranks",
+                                join->joined->n);
     join->pairing = pairing;
     pairing->door = (struct gyre_io_slot){.fd = -1, .owner = GYRE_SLOT_PAIR};
     pairing->page = pairing->self = -1;
-    pairing->meetings = meetings;
-    for (uint32_t i = 0; i < meetings; i++) {
-        struct meeting *meeting = &pairing->meeting[i];
-        meeting->io_slot = (struct gyre_io_slot){.fd = -1, .peer = i, .owner = GYRE_SLOT_PAIR};
-        meeting->higher = i < join->joined->rank;
-        meeting->pidfd = -1;
-    }
     if (join->options->nodes != GYRE_NODES_APART)
         pairing->door.fd = gyre_door_open(mine->door);
     if (pairing->door.fd < 0) /* no failure: no peer connects, tcp serves */
@@ -376,6 +391,16 @@ static bool may_share(const struct gyre_joining *join, uint32_t peer)
            gyre_identity_one_machine(&join->identity[join->joined->rank], &join->identity[peer]);
 }
 
+static void find_machine(struct gyre_joining *join)
+{
+    struct gyre_pairing *pairing = join->pairing;
+    const uint32_t rank = join->joined->rank;
+    pairing->machine = (struct gyre_machine){.lowest = rank, .ranks = 1};
+    if (join->options->nodes != GYRE_NODES_APART)
+        pairing->machine = gyre_identity_machine(join->identity, join->joined->n, rank);
+    pairing->large = pairing->machine.ranks > gyre_join_links_at_once(join->options);
+}
+
 static void note_apart(struct gyre_joining *join, uint32_t peer)
 {
     const struct gyre_rank_identity *mine = &join->identity[join->joined->rank],
@@ -386,26 +411,63 @@ static void note_apart(struct gyre_joining *join, uint32_t peer)
                  machine ? "machines" : "simulated nodes");
 }
 
+/* Makes what this rank passes to those that it meets. */
+static void make_gifts(struct gyre_joining *join)
+{
+    struct gyre_pairing *pairing = join->pairing;
+    const uint32_t rank = join->joined->rank;
+    if (pairing->machine.ranks < 2)
+        return;
+    long self = syscall(SYS_pidfd_open, getpid(), 0);
+    pairing->self = self < 0 ? -errno : (int)self;
+    pairing->page = gyre_page_make(join->joined->session_key, rank, page_bytes(join, rank));
+    if (page_bytes(join, rank) > GYRE_PAGE_BYTES && pairing->page >= 0)
+        join->joined->node_file = fcntl(pairing->page, F_DUPFD_CLOEXEC, 0);
+}
+
+/* Whether this rank calls a lower one. */
+static bool calls(const struct gyre_joining *join, uint32_t peer)
+{
+    const struct gyre_pairing *pairing = join->pairing;
+    return may_share(join, peer) && (!pairing->large || peer == pairing->machine.lowest);
+}
+
+static int make_meetings(struct gyre_joining *join)
+{
+    struct gyre_pairing *pairing = join->pairing;
+    const uint32_t n = join->joined->n, rank = join->joined->rank;
+    const uint32_t most = pairing->large && rank > pairing->machine.lowest ? 1 : n;
+    pairing->meeting = calloc(most + GUESTS, sizeof *pairing->meeting);
+    if (!pairing->meeting)
+        return gyre_trouble_set(join->trouble, -ENOMEM, "no memory to meet %u ranks", n);
+    pairing->meetings = most + GUESTS;
+    for (uint32_t i = 0; i < pairing->meetings; i++)
+        pairing->meeting[i] =
+            (struct meeting){.io_slot = {.fd = -1, .owner = GYRE_SLOT_PAIR}, .pidfd = -1};
+    for (uint32_t peer = 0; peer < rank; peer++)
+        if (calls(join, peer)) {
+            struct meeting *meeting = &pairing->meeting[pairing->calls++];
+            meeting->io_slot.peer = peer;
+            meeting->higher = true;
+        } else if (!may_share(join, peer)) {
+            note_apart(join, peer);
+        }
+    return 0;
+}
+
 int gyre_pairing_start(struct gyre_joining *join)
 {
     struct gyre_pairing *pairing = join->pairing;
-    uint32_t rank = join->joined->rank;
-    bool wanted = false;
-    for (uint32_t peer = 0; peer < join->joined->n; peer++)
-        wanted |= peer != rank && may_share(join, peer);
-    if (wanted) {
-        long self = syscall(SYS_pidfd_open, getpid(), 0);
-        pairing->self = self < 0 ? -errno : (int)self;
-        pairing->page = gyre_page_make(join->joined->session_key, rank);
-    }
     int door = pairing->door.fd;
-    pairing->door.fd = -1;
-    int status = door < 0 ? 0 : add_or_close(join, &pairing->door, door);
-    for (uint32_t peer = 0; peer < rank && !status; peer++)
-        if (may_share(join, peer))
-            status = begin_meeting(join, &pairing->meeting[peer]);
-        else
-            note_apart(join, peer);
+    find_machine(join);
+    make_gifts(join);
+    int status = make_meetings(join);
+    if (!status && door >= 0) {
+        pairing->door.fd = -1;
+        status = add_or_close(join, &pairing->door, door);
+    }
+    for (uint32_t i = 0; i < pairing->calls && !status; i++)
+        status = begin_meeting(join, &pairing->meeting[i]);
     return status;
 }
 
@@ -413,15 +475,15 @@ int gyre_pairing_tick(struct gyre_joining *join)
 {
     struct gyre_pairing *pairing = join->pairing;
     int status = 0;
-    for (uint32_t peer = 0; peer < join->joined->rank && !status; peer++) {
-        struct meeting *meeting = &pairing->meeting[peer];
+    for (uint32_t i = 0; i < pairing->calls && !status; i++) {
+        struct meeting *meeting = &pairing->meeting[i];
         if (meeting->refused)
             status = reach_door(join, meeting);
         else if (meeting->io_slot.fd >= 0 &&
                  join->now > meeting->since + gyre_join_phase_timeout(join))
-            gyre_join_lose(join, peer, "does not answer on its Unix socket");
+            gyre_join_lose(join, meeting->io_slot.peer, "does not answer on its Unix socket");
     }
-    for (uint32_t i = join->joined->rank; i < pairing->meetings; i++) {
+    for (uint32_t i = pairing->calls; i < pairing->meetings; i++) {
         struct meeting *meeting = &pairing->meeting[i];
         /* Who has proven the key is a rank with many others to meet. */
         uint64_t limit = meeting->step > 0 ? gyre_join_phase_timeout(join) : GYRE_JOIN_SILENCE;
@@ -441,13 +503,36 @@ const char *gyre_pairing_why(const struct gyre_joining *join)
     return join->pairing->why;
 }
 
+/* Whether this rank has met every other of its node. */
+static bool meets_all(const struct gyre_joining *join)
+{
+    const struct gyre_pairing *pairing = join->pairing;
+    return !pairing->large || join->joined->rank == pairing->machine.lowest;
+}
+
+/* Keeps the file that is the memory of a large node with more than one rank. */
+static void settle_node_file(struct gyre_joining *join)
+{
+    struct gyre_joined *joined = join->joined;
+    joined->large = join->pairing->large && joined->local_size > 1;
+    joined->places = join->pairing->machine.ranks;
+    if (joined->large && joined->node_file < 0)
+        gyre_join_lose(join, join->pairing->machine.lowest, "left no memory for this node");
+    if (joined->large || joined->node_file < 0)
+        return;
+    close(joined->node_file);
+    joined->node_file = -1;
+}
+
 void gyre_pairing_settle(struct gyre_joining *join)
 {
+    settle_node_file(join);
     for (uint32_t rank = 0; rank < join->joined->n; rank++) {
         struct gyre_peer *peer = &join->joined->peer[rank];
         bool near =
             rank != join->joined->rank && join->joined->member[rank].node == join->joined->node;
-        if (near && peer->unix_fd < 0)
+        bool met = meets_all(join) || rank == join->pairing->machine.lowest;
+        if (near && met && peer->unix_fd < 0)
             gyre_join_lose(join, rank, "shares this node but left no Unix socket");
         if (near || peer->unix_fd < 0)
             continue;
@@ -467,6 +552,7 @@ void gyre_pairing_close(struct gyre_joining *join)
     gyre_descriptors_close(fd, 3);
     for (uint32_t i = 0; i < pairing->meetings; i++)
         drop_pair(join, &pairing->meeting[i]);
+    free(pairing->meeting);
     free(pairing);
     join->pairing = NULL;
 }

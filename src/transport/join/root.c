@@ -272,6 +272,9 @@ static int send_plan(struct gyre_joining *join)
     struct gyre_root *root = join->root;
     uint32_t n = join->joined->n;
     size_t length = gyre_plan_bytes(n);
+    if (join->options->nodes != GYRE_NODES_APART)
+        gyre_nodes_share_by_lowest(join->identity, n, gyre_join_links_at_once(join->options),
+                                   root->share);
     int status = check_transport(join, gyre_nodes_assign(n, root->share, root->node));
     uint8_t *payload = status ? NULL : malloc(length);
     if (!payload)

@@ -22,7 +22,8 @@
  *   - A driver has no clock and no random numbers but those passed in.
  *   - A peer's death or misbehaviour fails its pipe, never the wire. Every byte from a peer is
  *     untrusted: copied once, bounded, then used.
- *   - Nothing is allocated after attach(), but by renew().
+ *   - Nothing is allocated after attach(), but by renew(). A link that is made at its first use is
+ *     attached then.
  *
  * A new driver is one .c file, its line in link/meson.build, its name in table.h, and its test in
  * tests/link/meson.build (the conformance suite tests/link/suite.c). Its name then is a word of
@@ -34,6 +35,7 @@
 #include "device/device.h"
 #include "transport/stream/match.h"
 #include "transport/memory/lookup.h"
+#include "transport/memory/node_memory.h"
 #include "transport/seal/seal.h"
 
 struct gyre_wire; /* each driver defines its own struct and casts */
@@ -60,6 +62,10 @@ struct gyre_wire_options {
 
     /* Memory that peers can use in place. Outlives the wire; NULL: none. */
     struct gyre_memory_lookup *lookup;
+
+    /* Mapped drivers: the memory of a large node, where the queues of a channel without any lie.
+     * Outlives the wire; NULL: the node is not large. */
+    const struct gyre_node_memory *node;
 };
 
 /* A connected, authenticated way to one peer. The driver owns the descriptors after a successful
@@ -77,7 +83,7 @@ struct gyre_channel {
     const struct gyre_traffic_keys *keys;
 
     /* Mapped drivers: memory for the pipe's own queues, borrowed. This rank writes `mine` and the
-     * peer only reads it; the peer writes `theirs`. */
+     * peer only reads it; the peer writes `theirs`. Both NULL: those in the node's memory. */
     const struct gyre_region *mine;
     const struct gyre_region *theirs;
 };
@@ -121,6 +127,10 @@ struct gyre_driver {
      * descriptors. */
     int (*attach)(struct gyre_wire *wire, const struct gyre_channel *channel,
                   struct gyre_pipe **pipe, struct gyre_trouble *trouble);
+
+    /* The next peer that has attached this rank while this rank has not attached the peer; each is
+     * told once, false: none. Only where links are made at their first use. NULL: never. */
+    bool (*called)(struct gyre_wire *wire, uint32_t *peer);
 
     /* Ends a pipe. Outstanding posts complete with -ECANCELED at the wire's next poll(). No buffer
      * is touched any more when this returns. Bytes accepted but unsent are dropped: a clean end

@@ -12,9 +12,8 @@
  *     end.c      end.h      what every driver keeps of a pipe beside its wire
  *                driver.h   what a driver is
  *
- * The table of peers is sized once. A process has as many links as peers that talk to it; the
- * simulator gives every rank of a large world a small table, which fills as the algorithm meets its
- * neighbours.
+ * The table of peers is sized once. In a large node, and in the simulator, it fills as operations
+ * meet their peers: a link is made at its first use, by either end, and the other end hears of it.
  *
  * Tested by tests/unit/transport/link/sim/world_test.c and tests/program/collectives/comm.c. */
 #include "transport/link/links.h"
@@ -43,6 +42,7 @@ struct gyre_links {
     int lazy; /* wire that attaches on first use, -1: none */
     uint32_t mask, used, most;
     struct link *link;
+    uint32_t *attached; /* most: peers, in the order in which they were attached */
 };
 
 int gyre_links_create(uint32_t peers_max, struct gyre_links **out)
@@ -51,10 +51,12 @@ int gyre_links_create(uint32_t peers_max, struct gyre_links **out)
     uint32_t size = 8;
     while (size < 2 * peers_max)
         size *= 2;
-    if (links)
+    if (links) {
         links->link = calloc(size, sizeof(*links->link));
-    if (!links || !links->link) {
-        free(links);
+        links->attached = calloc((size_t)peers_max + 1, sizeof(*links->attached));
+    }
+    if (!links || !links->link || !links->attached) {
+        gyre_links_destroy(links);
         return -ENOMEM;
     }
     for (uint32_t i = 0; i < size; i++)
@@ -70,10 +72,12 @@ void gyre_links_destroy(struct gyre_links *links)
 {
     if (!links)
         return;
-    gyre_links_detach_all(links);
+    if (links->link)
+        gyre_links_detach_all(links);
     for (int i = 0; i < links->wires; i++)
         links->wire[i].driver->close(links->wire[i].wire);
     free(links->link);
+    free(links->attached);
     free(links);
 }
 
@@ -115,8 +119,13 @@ int gyre_links_attach(struct gyre_links *links, int index, const struct gyre_cha
     if (status)
         return status;
     *link = (struct link){channel->peer, index, pipe};
-    links->used++;
+    links->attached[links->used++] = channel->peer;
     return 0;
+}
+
+uint32_t gyre_links_attached(const struct gyre_links *links, uint32_t index)
+{
+    return index < links->used ? links->attached[index] : UINT32_MAX;
 }
 
 static int find_link(struct gyre_links *links, uint32_t peer, struct link **out)
@@ -170,17 +179,20 @@ int gyre_link_recv_now(struct gyre_links *links, uint32_t peer, const struct gyr
 bool gyre_link_carries(struct gyre_links *links, uint32_t peer, const void *memory, uint64_t length,
                        bool send)
 {
-    struct link *link;
-    if (find_link(links, peer, &link) || !driver_of(links, link)->carries)
+    const struct link *link = link_place(links, peer);
+    if (!link->pipe || !driver_of(links, link)->carries)
         return false;
     return driver_of(links, link)->carries(link->pipe, memory, length, send);
 }
 
+/* A peer that has sent anything over a link made at its first use has called, and poll() has
+ * attached it. So looking makes no link. */
 int gyre_link_announced(struct gyre_links *links, uint32_t peer, struct gyre_match *match)
 {
-    struct link *link;
-    int status = find_link(links, peer, &link);
-    return status ? status : gyre_end_announced(link->pipe, match);
+    const struct link *link = link_place(links, peer);
+    if (!link->pipe)
+        return links->lazy >= 0 && link->peer != peer ? 0 : -ENOTCONN;
+    return gyre_end_announced(link->pipe, match);
 }
 
 bool gyre_link_has_left(struct gyre_links *links, uint32_t peer)
@@ -200,16 +212,28 @@ int gyre_link_state(struct gyre_links *links, uint32_t peer, struct gyre_trouble
 
 void gyre_link_describe(struct gyre_links *links, uint32_t peer, char *text, size_t size)
 {
-    struct link *link = links ? link_place(links, peer) : NULL;
-    if (!link || !link->pipe)
+    const struct link *link = links ? link_place(links, peer) : NULL;
+    int index = !link ? -1 : link->pipe ? link->wire : link->peer == peer ? -1 : links->lazy;
+    if (index < 0)
         snprintf(text, size, "none");
     else
-        driver_of(links, link)->describe(links->wire[link->wire].wire, text, size);
+        links->wire[index].driver->describe(links->wire[index].wire, text, size);
+}
+
+/* Attaches peers that have attached this rank. Where one cannot be, its first use tells. */
+static void answer_callers(struct gyre_links *links)
+{
+    const struct wire *wire = links->lazy >= 0 ? &links->wire[links->lazy] : NULL;
+    struct link *ignored;
+    uint32_t peer;
+    while (wire && wire->driver->called && wire->driver->called(wire->wire, &peer))
+        (void)find_link(links, peer, &ignored);
 }
 
 int gyre_links_poll(struct gyre_links *links, uint64_t now, struct gyre_completion *out, int max)
 {
     int count = 0;
+    answer_callers(links);
     for (int i = 0; i < links->wires && count < max; i++)
         count += links->wire[i].driver->poll(links->wire[i].wire, now, out + count, max - count);
     return count;

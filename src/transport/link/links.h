@@ -32,8 +32,12 @@ int gyre_links_add_wire(struct gyre_links *links, const struct gyre_driver *driv
 int gyre_links_attach(struct gyre_links *links, int index, const struct gyre_channel *channel,
                       struct gyre_trouble *trouble);
 
-/* Has wire `index`, whose pipes need no channel (sim), attach a peer at its first use. */
+/* Has wire `index`, whose pipes need no channel (sim, shm in a large node), attach a peer at its
+ * first use, or where the peer has attached this rank. */
 void gyre_links_attach_lazily(struct gyre_links *links, int index);
+
+/* The peers that were attached, in the order in which they were; UINT32_MAX behind the last. */
+uint32_t gyre_links_attached(const struct gyre_links *links, uint32_t index);
 
 /* The entries of the peer's driver with these names (driver.h). -ENOTCONN: no link to that peer. */
 int gyre_link_send(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,

@@ -25,7 +25,11 @@
  * two ends need not have a device both. Handles pass by the watch, which keeps each view until the
  * owner takes the memory back and no copy uses the view (transport/watch/import.c).
  *
- * Tested by tests/link/shm.c and tests/link/cuda_ipc.c. */
+ * In a large node links are made at their first use. The queues of any two ranks have their place
+ * in the memory of the node (transport/memory/node_memory.h), empty from the beginning. So an end
+ * may send before the other end exists, and the other end hears of it by the call.
+ *
+ * Tested by tests/link/shm.c, tests/link/cuda_ipc.c and tests/program/collectives/large_node.c. */
 #include "transport/link/end.h"
 
 #include "base/copy.h"
@@ -64,26 +68,12 @@ struct shm_wire {
     struct gyre_pipe *departed;
     uint32_t rank, pipes, most;
     struct gyre_memory_lookup *lookup;
-    bool full;      /* the last poll() had more completions than room */
-    uint64_t moved; /* calls in which bytes moved, in or out */
+    const struct gyre_node_memory *node; /* of a large node; NULL: channels bring their queues */
+    bool *linked;                        /* of each place of it: this rank has a link, or had */
+    uint32_t calls;                      /* at this rank's porch, all answered */
+    bool full;                           /* the last poll() had more completions than room */
+    uint64_t moved;                      /* calls in which bytes moved, in or out */
 };
-
-static int shm_open_wire(const struct gyre_wire_options *options, struct gyre_wire **out,
-                         struct gyre_trouble *trouble)
-{
-    struct shm_wire *wire = calloc(1, sizeof(*wire));
-    if (wire)
-        wire->pipe = calloc(options->peers + 1, sizeof(*wire->pipe));
-    if (!wire || !wire->pipe) {
-        free(wire);
-        return gyre_trouble_set(trouble, -ENOMEM, "no memory for %u shm links", options->peers);
-    }
-    wire->most = options->peers;
-    wire->rank = options->rank;
-    wire->lookup = options->lookup;
-    *out = (struct gyre_wire *)wire;
-    return 0;
-}
 
 static void shm_detach(struct gyre_pipe *end)
 {
@@ -103,8 +93,30 @@ static void shm_close(struct gyre_wire *handle)
     while (wire->pipes)
         shm_detach(&wire->pipe[0]->end);
     gyre_end_forget(&wire->departed);
+    free(wire->linked);
     free(wire->pipe);
     free(wire);
+}
+
+static int shm_open_wire(const struct gyre_wire_options *options, struct gyre_wire **out,
+                         struct gyre_trouble *trouble)
+{
+    struct shm_wire *wire = calloc(1, sizeof(*wire));
+    uint32_t places = options->node ? options->node->places : 0;
+    if (wire) {
+        wire->pipe = calloc(options->peers + 1, sizeof(*wire->pipe));
+        wire->linked = calloc(places + 1, sizeof(*wire->linked));
+    }
+    if (!wire || !wire->pipe || !wire->linked) {
+        shm_close((struct gyre_wire *)wire);
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for %u shm links", options->peers);
+    }
+    wire->most = options->peers;
+    wire->rank = options->rank;
+    wire->lookup = options->lookup;
+    wire->node = options->node;
+    *out = (struct gyre_wire *)wire;
+    return 0;
 }
 
 static void shm_describe(const struct gyre_wire *handle, char *text, size_t size)
@@ -117,21 +129,71 @@ static void shm_describe(const struct gyre_wire *handle, char *text, size_t size
                                               : "cuda_ipc/classic");
 }
 
-static int shm_attach(struct gyre_wire *handle, const struct gyre_channel *channel,
-                      struct gyre_pipe **out, struct gyre_trouble *trouble)
+/* -- links of a large node, made at their first use -------------------------------------------- */
+
+/* Finds the queues of a channel to a peer of a large node, and tells the peer. */
+static int find_queues(struct shm_wire *wire, uint32_t peer, struct gyre_region queue[2],
+                       struct gyre_trouble *trouble)
+{
+    const struct gyre_node_memory *node = wire->node;
+    const uint32_t place = node && peer < node->ranks ? node->place[peer] : GYRE_NO_PLACE;
+    if (place == GYRE_NO_PLACE || place == node->own)
+        return gyre_trouble_set(trouble, -ENOTCONN, "rank %u is no peer of this node", peer);
+    queue[0] = gyre_node_memory_queue(node, node->own, place);
+    queue[1] = gyre_node_memory_queue(node, place, node->own);
+    return 0;
+}
+
+/* Tells the peer of a new link, unless the peer has made its end first. */
+static void call_peer(struct shm_wire *wire, uint32_t peer)
+{
+    const uint32_t place = wire->node->place[peer];
+    wire->linked[place] = true;
+    if (!gyre_node_memory_has_called(wire->node, place))
+        gyre_node_memory_call(wire->node, place);
+}
+
+static bool shm_called(struct gyre_wire *handle, uint32_t *peer)
 {
     struct shm_wire *wire = (struct shm_wire *)handle;
-    if (!channel->mine || !channel->theirs || channel->mine->length != channel->theirs->length ||
-        channel->mine->length <= sizeof(struct ring))
+    const struct gyre_node_memory *node = wire->node;
+    const uint32_t calls = node ? gyre_node_memory_calls(node) : 0;
+    for (uint32_t place = 0; calls != wire->calls && place < node->places; place++) {
+        if (wire->linked[place] || !gyre_node_memory_has_called(node, place))
+            continue;
+        wire->linked[place] = true;
+        *peer = node->rank[place];
+        if (*peer != GYRE_NO_PLACE)
+            return true;
+    }
+    wire->calls = calls;
+    return false;
+}
+
+/* -- pipes ------------------------------------------------------------------------------------- */
+
+static int check_queues(const struct shm_wire *wire, const struct gyre_channel *channel,
+                        struct gyre_trouble *trouble)
+{
+    const struct gyre_region *mine = channel->mine, *theirs = channel->theirs;
+    if (!mine || !theirs || mine->length != theirs->length || mine->length <= sizeof(struct ring))
         return gyre_trouble_set(
             trouble, -EINVAL, "rank %u: a shm link needs two queues of equal size", channel->peer);
     if (wire->pipes == wire->most)
         return gyre_trouble_set(trouble, -ENOSPC, "rank %u: the shm wire was opened for %u links",
                                 channel->peer, wire->most);
+    return 0;
+}
+
+static int attach_queues(struct shm_wire *wire, const struct gyre_channel *channel,
+                         struct gyre_pipe **out, struct gyre_trouble *trouble)
+{
+    int status = check_queues(wire, channel, trouble);
+    if (status)
+        return status;
     const struct gyre_stream_options options = {
         .posts = GYRE_PIPE_POSTS, .checksum = false, .peer = channel->peer, .lookup = wire->lookup};
-    int status =
-        gyre_end_create(sizeof(struct shm_pipe), wire->rank, channel->peer, &options, 1, out);
+    status = gyre_end_create(sizeof(struct shm_pipe), wire->rank, channel->peer, &options, 1, out);
     if (status)
         return gyre_trouble_set(trouble, status, "no memory for a shm link to rank %u",
                                 channel->peer);
@@ -143,6 +205,24 @@ static int shm_attach(struct gyre_wire *handle, const struct gyre_channel *chann
     pipe->capacity = channel->mine->length - sizeof(struct ring);
     wire->pipe[wire->pipes++] = pipe;
     return 0;
+}
+
+static int shm_attach(struct gyre_wire *handle, const struct gyre_channel *channel,
+                      struct gyre_pipe **out, struct gyre_trouble *trouble)
+{
+    struct shm_wire *wire = (struct shm_wire *)handle;
+    struct gyre_region queue[2];
+    if (channel->mine || channel->theirs)
+        return attach_queues(wire, channel, out, trouble);
+    int status = find_queues(wire, channel->peer, queue, trouble);
+    if (!status) {
+        const struct gyre_channel found = {
+            .peer = channel->peer, .mine = &queue[0], .theirs = &queue[1]};
+        status = attach_queues(wire, &found, out, trouble);
+    }
+    if (!status)
+        call_peer(wire, channel->peer);
+    return status;
 }
 
 static void fail_shm_pipe(struct shm_pipe *pipe, int status, const char *what)
@@ -412,6 +492,7 @@ static int shm_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
 {
     const struct shm_wire *wire = (const struct shm_wire *)handle;
     bool work = wire->full || wire->departed;
+    work |= wire->node && gyre_node_memory_calls(wire->node) != wire->calls;
     alarm->fd = -1;
     for (uint32_t i = 0; i < wire->pipes; i++)
         work |= has_work(wire->pipe[i]) || gyre_stream_ask(wire->pipe[i]->stream);
@@ -425,6 +506,7 @@ const struct gyre_driver gyre_driver_shm = {
     .close = shm_close,
     .describe = shm_describe,
     .attach = shm_attach,
+    .called = shm_called,
     .detach = shm_detach,
     .bye = shm_bye,
     .send = shm_send,

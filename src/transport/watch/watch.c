@@ -79,6 +79,7 @@ static int build_watch(struct gyre_watch *watch)
         .rank = is->joined->rank,
         .n = is->joined->n,
         .epoch = watch->epoch,
+        .large = is->joined->large,
         .member = is->joined->member,
         .dead_ns = (uint64_t)is->dead_time_ms * GYRE_MS,
         .timeout_ns = (uint64_t)is->timeout_ms * GYRE_MS,

@@ -7,9 +7,9 @@
  *    eof, ended       ─┼────▶ └───────┘       ├─▶ all_left(): everybody has said goodbye
  *    report, leave    ─┘                      └─▶ wake(): when to tick next
  *
- * A *channel* leads to one peer. Every rank has one to each rank of its node and one to rank 0;
- * they are numbered by peer, ascending. Nothing is allocated after create(). One thread at a
- * time. */
+ * A *channel* leads to one peer. Every rank has one to each rank of its node and one to rank 0; in
+ * a large node, one to its lowest rank instead of each. Channels are numbered by peer, ascending.
+ * Nothing is allocated after create(). One thread at a time. */
 #ifndef GYRE_TRANSPORT_WATCH_DETECT_FAILURE_DETECTOR_H
 #define GYRE_TRANSPORT_WATCH_DETECT_FAILURE_DETECTOR_H
 
@@ -23,6 +23,7 @@ struct gyre_failure_detector;
 struct gyre_detector_options {
     uint32_t rank, n;
     uint16_t epoch;
+    bool large; /* this rank's node: its ranks have channels to the lowest only */
     const struct gyre_member *member; /* n, borrowed */
     uint64_t dead_ns;                 /* 0: silence never counts as death */
     uint64_t timeout_ns;              /* limit of one operation, 0: none */

@@ -1,7 +1,8 @@
 /* Channels, and which of them are edges of the tree: see the picture in failure_detector.c.
  *
- * A rank has a channel to every rank of its node and to rank 0. Rank 0 has one to every rank. The
- * tree's edges are the channels rank ─ lowest rank of its node ─ rank 0.
+ * A rank has a channel to every rank of its node and to rank 0. Rank 0 has one to every rank. In a
+ * large node a rank has one to the lowest only, which sees every other end. The tree's edges are
+ * the channels rank ─ lowest rank of its node ─ rank 0.
  *
  * Tested by tests/unit/transport/watch/detect/failure_detector_test.c. */
 #include "transport/watch/detect/inside.h"
@@ -28,10 +29,17 @@ uint32_t gyre_detector_parent(const struct gyre_failure_detector *detector)
     return detector->leader == detector->is.rank ? 0 : detector->leader;
 }
 
+/* Whether this rank has a channel to that one of its node. */
+static bool has_met(const struct gyre_failure_detector *detector, uint32_t peer)
+{
+    return !detector->is.large || peer == detector->leader || detector->is.rank == detector->leader;
+}
+
 static bool reaches(const struct gyre_failure_detector *detector, uint32_t peer)
 {
     uint32_t rank = detector->is.rank;
-    return peer != rank && (rank == 0 || peer == 0 || same_node(detector, peer));
+    return peer != rank &&
+           (rank == 0 || peer == 0 || (same_node(detector, peer) && has_met(detector, peer)));
 }
 
 static bool below(const struct gyre_failure_detector *detector, uint32_t peer)
@@ -68,9 +76,9 @@ static uint32_t count_channels(const struct gyre_failure_detector *detector)
 
 int gyre_detector_make_channels(struct gyre_failure_detector *detector)
 {
+    detector->leader = leader_of(detector, detector->is.rank);
     uint32_t count = count_channels(detector);
 
-    detector->leader = leader_of(detector, detector->is.rank);
     detector->channel = calloc(count + 1, sizeof *detector->channel);
     detector->post = calloc(detector->is.rank == 0 ? 1 : count + 1, sizeof *detector->post);
     if (detector->channel == NULL || detector->post == NULL)
