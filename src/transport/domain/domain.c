@@ -27,7 +27,8 @@
 #include <time.h>
 
 #define LISTEN_BACKLOG   4096
-#define MEETING_EXTRA_MS 5000 /* beyond the dead time, for ranks that have come to meet */
+#define MEETING_EXTRA_MS 5000  /* beyond the dead time, for ranks that have come to meet */
+#define FLUSH_PAUSE_NS   50000 /* the first; each doubles, where ranks lack cores */
 
 /* -- those of this process --------------------------------------------------------------------- */
 
@@ -314,12 +315,15 @@ int gyre_domain_listen(const struct gyre_domain *domain, char host[64], uint16_t
 /* Waits until everything sent has left and everything coming has come, or the job has failed. */
 static void flush_links(struct gyre_domain *domain, uint64_t limit)
 {
-    const struct timespec pause = {0, 50000};
+    const long longest = domain->oversubscribed ? 32 * FLUSH_PAUSE_NS : FLUSH_PAUSE_NS;
+    struct timespec pause = {0, FLUSH_PAUSE_NS};
     struct gyre_completion ignored[16];
     while (!atomic_load(&domain->health.status) && gyre_links_bye(domain->links) == GYRE_AGAIN &&
            gyre_now_ns() < limit) {
-        if (!gyre_links_poll(domain->links, gyre_now_ns(), ignored, 16))
+        if (!gyre_links_poll(domain->links, gyre_now_ns(), ignored, 16)) {
             nanosleep(&pause, NULL);
+            pause.tv_nsec = pause.tv_nsec < longest ? 2 * pause.tv_nsec : longest;
+        }
         gyre_domain_mend(domain);
         gyre_domain_ring(domain);
     }

@@ -157,7 +157,7 @@ static int serve_descriptors(struct gyre_joining *join)
     while (!status && join->phase != GYRE_PHASE_JOINED) {
         status = serve_one(join);
         if (!status && join->now >= tick_at) {
-            tick_at = join->now + GYRE_JOIN_TICK_MS * GYRE_MS;
+            tick_at = join->now + (uint64_t)gyre_join_tick_ms(join) * GYRE_MS;
             status = tick(join);
         }
     }

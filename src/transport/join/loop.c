@@ -63,10 +63,18 @@ static void set_join_clock(struct gyre_joining *join)
     join->now = now;
 }
 
+int gyre_join_tick_ms(const struct gyre_joining *join)
+{
+    const uint32_t n = join->joined->n;
+    const int most = 10 * GYRE_JOIN_TICK_MS; /* below LATENESS */
+    const int wanted = n > 64 ? (int)(n / 64) * GYRE_JOIN_TICK_MS : GYRE_JOIN_TICK_MS;
+    return wanted < most ? wanted : most;
+}
+
 struct gyre_io_slot *gyre_join_wait(struct gyre_joining *join)
 {
     struct epoll_event event;
-    int ready = epoll_wait(join->epoll, &event, 1, GYRE_JOIN_TICK_MS);
+    int ready = epoll_wait(join->epoll, &event, 1, gyre_join_tick_ms(join));
     set_join_clock(join);
     return ready > 0 ? event.data.ptr : NULL;
 }

@@ -35,7 +35,7 @@ enum gyre_join_phase {
     GYRE_PHASE_JOINED
 };
 
-#define GYRE_JOIN_TICK_MS    20
+#define GYRE_JOIN_TICK_MS    20                /* of up to 64 ranks; see gyre_join_tick_ms() */
 #define GYRE_JOIN_SILENCE    (5 * GYRE_SECOND) /* a stranger proves itself within this time */
 #define GYRE_JOIN_CONFIG_MAX 4096              /* bytes of a configuration that are compared */
 #define GYRE_JOIN_WHO_MAX    160               /* "rank 3 on host (pid 7)" */
@@ -97,7 +97,11 @@ int gyre_join_rearm(struct gyre_joining *join, struct gyre_io_slot *io_slot, boo
 /* Does not close the descriptor. */
 void gyre_join_remove_slot(struct gyre_joining *join, struct gyre_io_slot *io_slot);
 
-/* Waits for a slot and sets join->now. NULL: nothing was ready within 20 ms. */
+/* How often a rank that waits looks at the clock. A thousand ranks of one machine would do nothing
+ * else if each looked 50 times a second. */
+int gyre_join_tick_ms(const struct gyre_joining *join);
+
+/* Waits for a slot and sets join->now. NULL: nothing was ready within a tick. */
 struct gyre_io_slot *gyre_join_wait(struct gyre_joining *join);
 
 /* -- control connections ----------------------------------------------------------------------- */

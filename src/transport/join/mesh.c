@@ -6,7 +6,8 @@
  *        ╰──── from here on the socket carries data and nothing else ───────╯
  *
  * Both sides file connection s under tcp[s], so the order is the same on both. The session's key
- * contains rank 0's nonce and keeps out connections of an earlier run of the job. A dial that fails
+ * contains rank 0's nonce and keeps out connections of an earlier run of the job. The lobby has
+ * room for the ranks of other machines: a thousand of this one need none. A dial that fails
  * is tried again until the phase's time is over: a full lobby or a lost SYN is no reason to fail.
  * Then the last error, both addresses and what to look at are told.
  *
@@ -140,7 +141,8 @@ static int open_listener(struct gyre_joining *join, struct sockaddr_storage *add
 int gyre_join_mesh_open(struct gyre_joining *join, struct sockaddr_storage *address)
 {
     const struct gyre_join_options *options = join->options;
-    uint32_t most = join->joined->n * (uint32_t)options->connections;
+    uint32_t apart = join->pairing ? gyre_pairing_apart(join) : join->joined->n;
+    uint32_t most = apart * (uint32_t)options->connections;
     struct gyre_lobby_options lobby = {.claim = gyre_join_claim(join, GYRE_PURPOSE_DATA, 0),
                                        .slots = most + SPARE_SLOTS,
                                        .per_address = most < 16 ? 16 : most,

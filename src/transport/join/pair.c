@@ -524,6 +524,11 @@ static void settle_node_file(struct gyre_joining *join)
     joined->node_file = -1;
 }
 
+uint32_t gyre_pairing_apart(const struct gyre_joining *join)
+{
+    return join->joined->n - join->pairing->machine.ranks;
+}
+
 void gyre_pairing_settle(struct gyre_joining *join)
 {
     settle_node_file(join);
