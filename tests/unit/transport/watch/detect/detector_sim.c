@@ -354,6 +354,7 @@ static void seat(struct sim *sim, uint32_t rank)
     struct gyre_detector_options options = {
         .rank = rank,
         .n = sim->n,
+        .large = sim->large,
         .epoch = 7,
         .member = sim->member,
         .dead_ns = sim->dead_ns,
