@@ -1,5 +1,5 @@
-/* The conformance suite over shared memory: rings of their own, memory in place, and the memory of a
- * large node, where links are made at their first use. */
+/* The conformance suite over shared memory: rings of their own, memory in place, and the memory of
+ * a large node, where links are made at their first use. */
 #include "link/rings.h"
 #include "link/suite.h"
 

@@ -108,7 +108,7 @@ static enum gyre_join_nodes nodes_of(const char *transport)
 static int join(struct gyre_domain *domain, const char *above, struct gyre_trouble *trouble)
 {
     const struct gyre_domain_settings *settings = &domain->settings;
-    char text[704];
+    char text[736];
     snprintf(text, sizeof(text),
              "GYRE_TRANSPORT=%s GYRE_TCP_CONNECTIONS=%d GYRE_TCP_SUMS=%s GYRE_TCP_SECURITY=%s "
              "GYRE_TCP_RENEW=%s GYRE_RDMA_FAILOVER=%s GYRE_LINKS_AT_ONCE=%d %s",
