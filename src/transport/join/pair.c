@@ -75,17 +75,30 @@ static int code_of(const struct gyre_joining *join, const struct meeting *meetin
     return gyre_hmac_sha256(join->joined->session_key, pieces, 2, code);
 }
 
+/* Sends this rank's pidfd and page with a packet. Each peer gets a pidfd of its own: a thousand ranks
+ * that watched one file by epollers within epollers would be more than the kernel allows. */
+static int send_gifts(const struct gyre_joining *join, int fd, const uint8_t *bytes, size_t length)
+{
+    const int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    const int pass[2] = {self, join->pairing->page};
+    if (self < 0)
+        return -errno;
+    int status = gyre_packet_send(fd, bytes, length, pass);
+    close(self);
+    return status;
+}
+
 /* Completes message `step`, whose fields are written, and sends it. */
 static int send_step(struct gyre_joining *join, struct meeting *meeting)
 {
     int step = meeting->step;
-    const int pass[2] = {join->pairing->self, join->pairing->page};
+    const size_t length = message_end[step + 1] - message_end[step];
     uint8_t *bytes = meeting->transcript + message_end[step];
     int status = code_of(join, meeting, step, meeting->transcript + message_end[step + 1] - CODE);
-    if (!status)
-        status =
-            gyre_packet_send(meeting->io_slot.fd, bytes, message_end[step + 1] - message_end[step],
-                             step == 1 || step == 2 ? pass : NULL);
+    if (!status && (step == 1 || step == 2))
+        status = send_gifts(join, meeting->io_slot.fd, bytes, length);
+    else if (!status)
+        status = gyre_packet_send(meeting->io_slot.fd, bytes, length, NULL);
     meeting->step++;
     return status;
 }

@@ -78,7 +78,7 @@ struct gyre_watch {
     int nudge;               /* the thread's eventfd */
     _Atomic bool nudged;     /* another thread has changed what its turn acts on */
     int poller;              /* an epoll */
-    int launcher;            /* borrowed, -1: none */
+    int launcher;            /* its pipe, -1: none */
     struct gyre_watch_visitor *visitor; /* GYRE_WATCH_VISITORS; NULL: nobody may come */
     struct gyre_watch_wish *wish;       /* data connections that are to be made anew */
     uint32_t wishes;                    /* so many there have been */

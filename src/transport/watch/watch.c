@@ -15,6 +15,7 @@
 #include "transport/watch/inside.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,25 @@ static int create_lock(struct gyre_watch *watch)
     return status;
 }
 
+/* Opens the launcher's pipe once more, as a file of this process's own: all ranks of a machine have
+ * inherited one, and the kernel limits how many pollers within pollers may watch a file to 500. A
+ * pipe that has ended before stays the inherited one, since the new file would not tell the end. */
+static int open_launcher(int inherited)
+{
+    char path[64];
+    struct pollfd ended = {.fd = inherited};
+
+    if (inherited < 0)
+        return -1;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", inherited);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0 && poll(&ended, 1, 0) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return fcntl(inherited, F_DUPFD_CLOEXEC, 0);
+}
+
 static int open_watch_poller(struct gyre_watch *watch)
 {
     watch->poller = epoll_create1(EPOLL_CLOEXEC);
@@ -103,6 +123,8 @@ static void destroy(struct gyre_watch *watch)
     if (watch->poller >= 0)
         close(watch->poller);
     watch->poller = -1;
+    if (watch->launcher >= 0)
+        close(watch->launcher);
     for (uint32_t i = 0; watch->link != NULL && i < watch->links; i++) {
         gyre_watch_channel_deinit(&watch->link[i].channel);
         if (atomic_load(&watch->link[i].bell) > 0)
@@ -133,7 +155,7 @@ int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch
     fresh->poller = -1;
     fresh->pid = getpid();
     fresh->epoch = options->job->epoch;
-    fresh->launcher = options->job->launcher_fd;
+    fresh->launcher = open_launcher(options->job->launcher_fd);
     int status = build_watch(fresh);
     if (status == 0)
         status = open_links(fresh, trouble);
