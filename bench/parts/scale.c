@@ -45,7 +45,7 @@ static double launcher_began(void)
     return (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
-static int64_t pss_bytes(void)
+static double pss_bytes(void)
 {
     char line[256];
     long long kib = 0;
@@ -54,13 +54,13 @@ static int64_t pss_bytes(void)
         ;
     if (file)
         fclose(file);
-    return kib * 1024;
+    return (double)kib * 1024;
 }
 
-static int64_t open_descriptors(void)
+static int open_descriptors(void)
 {
     DIR *folder = opendir("/proc/self/fd");
-    int64_t count = -1; /* the folder's own */
+    int count = -1; /* the folder's own */
     for (struct dirent *entry; folder && (entry = readdir(folder));)
         count += entry->d_name[0] != '.';
     if (folder)
@@ -88,17 +88,15 @@ static int measure(struct gyre_comm *comm)
     bool right = sum_is_right(comm, 1);
     double first = since_boot() - launcher_began();
     right = right && sum_is_right(comm, COUNT);
-    int64_t descriptors = open_descriptors(), others = gyre_rank(comm) ? descriptors : 0;
-    int64_t memory = pss_bytes(), largest = memory;
-    int bad = !right || gyre_all_reduce(comm, &first, &first, 1, GYRE_F64, GYRE_MAX) ||
-              gyre_all_reduce(comm, &memory, &memory, 1, GYRE_I64, GYRE_SUM) ||
-              gyre_all_reduce(comm, &largest, &largest, 1, GYRE_I64, GYRE_MAX) ||
-              gyre_all_reduce(comm, &others, &others, 1, GYRE_I64, GYRE_MAX);
+    double descriptors = open_descriptors(), memory = pss_bytes();
+    double most[] = {first, memory, gyre_rank(comm) ? descriptors : 0};
+    int bad = !right || gyre_all_reduce(comm, most, most, 3, GYRE_F64, GYRE_MAX) ||
+              gyre_all_reduce(comm, &memory, &memory, 1, GYRE_F64, GYRE_SUM);
     if (!bad && gyre_rank(comm) == 0)
         printf("%d ranks: %.2f s to the first all-reduce; %.0f MiB in all, at most %.1f of a rank; "
-               "descriptors: rank 0 %lld, others at most %lld\n",
-               gyre_size(comm), first, (double)memory / (1 << 20), (double)largest / (1 << 20),
-               (long long)descriptors, (long long)others);
+               "descriptors: rank 0 %.0f, others at most %.0f\n",
+               gyre_size(comm), most[0], memory / (1 << 20), most[1] / (1 << 20), descriptors,
+               most[2]);
     if (bad)
         fprintf(stderr, "rank %d: %s\n", gyre_rank(comm),
                 right ? gyre_error(comm) : "a sum is wrong, or failed");

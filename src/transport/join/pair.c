@@ -75,8 +75,8 @@ static int code_of(const struct gyre_joining *join, const struct meeting *meetin
     return gyre_hmac_sha256(join->joined->session_key, pieces, 2, code);
 }
 
-/* Sends this rank's pidfd and page with a packet. Each peer gets a pidfd of its own: a thousand ranks
- * that watched one file by epollers within epollers would be more than the kernel allows. */
+/* Sends this rank's pidfd and page with a packet. Each peer gets a pidfd of its own: the kernel
+ * lets at most 500 pollers within pollers watch one file. */
 static int send_gifts(const struct gyre_joining *join, int fd, const uint8_t *bytes, size_t length)
 {
     const int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
