@@ -184,12 +184,10 @@ static struct sockaddr_storage dial_address(const struct gyre_joining *join, uin
 static int start_dial(struct gyre_joining *join, struct dial *dial)
 {
     struct gyre_claim claim = gyre_join_claim(join, GYRE_PURPOSE_DATA, dial->stripe);
-    struct sockaddr_storage to = dial_address(join, dial->io_slot.peer);
-    const struct sockaddr_storage *own = &join->identity[join->joined->rank].outward;
-    bool near = gyre_address_is_loopback(&to) || gyre_address_is_loopback(own);
     uint8_t nonce[GYRE_NONCE_BYTES];
 
-    int fd = gyre_socket_connect(&to, near ? NULL : own);
+    int fd = gyre_socket_connect_peer(&join->joined->member[dial->io_slot.peer].address,
+                                      &join->identity[join->joined->rank].outward);
     if (fd < 0) {
         redial(join, dial, -fd);
         return 0;

@@ -206,13 +206,8 @@ static void seat_dial_failed(struct member_gathering *gather, uint32_t seat, int
 
 static int connect_to_seat(const struct member_gathering *gather, uint32_t seat)
 {
-    const struct sockaddr_storage *own = &gather->members->at[gather->members->seat].address;
-    struct sockaddr_storage to = gather->members->at[seat].address;
-    bool near = gyre_address_is_loopback(&to) || gyre_address_is_loopback(own);
-    struct sockaddr_storage from = *own;
-    gyre_address_take_scope(&to, own);
-    gyre_address_set_port(&from, 0);
-    return gyre_socket_connect(&to, near ? NULL : &from);
+    const struct gyre_seat *at = gather->members->at;
+    return gyre_socket_connect_peer(&at[seat].address, &at[gather->members->seat].address);
 }
 
 static void dial_member(struct member_gathering *gather, uint32_t seat)

@@ -149,6 +149,14 @@ fail:;
     return status;
 }
 
+int gyre_socket_connect_peer(const struct sockaddr_storage *to, const struct sockaddr_storage *own)
+{
+    struct sockaddr_storage there = *to;
+    bool near = gyre_address_is_loopback(to) || gyre_address_is_loopback(own);
+    gyre_address_take_scope(&there, own);
+    return gyre_socket_connect(&there, near ? NULL : own);
+}
+
 static bool met_itself(int fd)
 {
     struct sockaddr_storage mine, theirs;

@@ -17,6 +17,11 @@ int gyre_socket_accept(int listener, struct sockaddr_storage *from);
  * prefers). */
 int gyre_socket_connect(const struct sockaddr_storage *to, const struct sockaddr_storage *source);
 
+/* Begins to connect to a peer's listener from the address at which this process listens itself, so
+ * that all connections of a rank take one network. Where either address is loopback, the route
+ * decides. A link-local `to` is reached through the interface of `own`. */
+int gyre_socket_connect_peer(const struct sockaddr_storage *to, const struct sockaddr_storage *own);
+
 /* Ends the connecting of a socket that became writable. 0: connected; or -errno. A socket that met
  * itself (where nothing listens at a port of the ephemeral range) is -ECONNREFUSED. */
 int gyre_socket_connected(int fd);

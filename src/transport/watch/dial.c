@@ -48,12 +48,9 @@ void gyre_dial_pause(struct gyre_watch *watch, struct gyre_dial *dial)
 static int connect_to(const struct gyre_watch *watch, uint32_t rank)
 {
     const struct gyre_joined *joined = watch->is.joined;
-    const struct sockaddr_storage *own = &joined->member[joined->rank].address;
-    struct sockaddr_storage to = joined->member[rank].address;
-    bool near = gyre_address_is_loopback(&to) || gyre_address_is_loopback(own);
 
-    gyre_address_take_scope(&to, own);
-    return gyre_socket_connect(&to, near ? NULL : own);
+    return gyre_socket_connect_peer(&joined->member[rank].address,
+                                    &joined->member[joined->rank].address);
 }
 
 int gyre_dial_begin(struct gyre_watch *watch, struct gyre_dial *dial,
