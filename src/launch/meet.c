@@ -187,7 +187,7 @@ static int join_launchers(int node, const struct gyre_launch_job *job, struct gy
     if (!status)
         status = gyre_job_discover(&options, &meeting, trouble);
     if (!status)
-        status = gyre_join(&meeting, &how, joined, trouble);
+        status = gyre_join_ranks(&meeting, &how, joined, trouble);
     explicit_bzero(&meeting, sizeof meeting);
     return status;
 }

@@ -130,7 +130,7 @@ static int join(struct gyre_domain *domain, const char *above, struct gyre_troub
                                         .configuration_text = text,
                                         .company = domain->company};
     memcpy(options.device, domain->cuda_identity.uuid, sizeof(options.device));
-    int status = gyre_join(&domain->job, &options, &domain->joined, trouble);
+    int status = gyre_join_ranks(&domain->job, &options, &domain->joined, trouble);
     domain->company = NULL;
     if (status)
         return status;

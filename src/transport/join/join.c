@@ -387,8 +387,8 @@ static int join_alone(struct gyre_joined *joined, const struct gyre_job *job)
     return gyre_random_bytes(joined->session_key, sizeof joined->session_key);
 }
 
-int gyre_join(struct gyre_job *job, const struct gyre_join_options *options,
-              struct gyre_joined **joined, struct gyre_trouble *trouble)
+int gyre_join_ranks(struct gyre_job *job, const struct gyre_join_options *options,
+                    struct gyre_joined **joined, struct gyre_trouble *trouble)
 {
     struct gyre_trouble own = {0};
     struct gyre_joining join = {

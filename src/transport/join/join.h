@@ -19,7 +19,7 @@
  * GYRE_TIMED_OUT (missing ranks named), GYRE_PEER_LOST (a rank went away while joining),
  * GYRE_UNSUPPORTED (not all can share memory), GYRE_INVALID, GYRE_CORRUPT, -errno. *job gets the
  * key that lies where the ranks meet. */
-int gyre_join(struct gyre_job *job, const struct gyre_join_options *options,
-              struct gyre_joined **joined, struct gyre_trouble *trouble);
+int gyre_join_ranks(struct gyre_job *job, const struct gyre_join_options *options,
+                    struct gyre_joined **joined, struct gyre_trouble *trouble);
 
 #endif

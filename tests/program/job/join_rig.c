@@ -134,7 +134,7 @@ static void child(const struct rig *rig, int index)
     gyre_log_identity(rank->job.rank, rank->job.rank);
     if (rank->before)
         rank->before(rank);
-    result->status = gyre_join(&job, &rank->options, &joined, &trouble);
+    result->status = gyre_join_ranks(&job, &rank->options, &joined, &trouble);
     result->ms = (double)(gyre_now_ns() - started) / 1e6;
     snprintf(result->text, sizeof result->text, "%s", trouble.text);
     if (joined) {
