@@ -263,7 +263,8 @@ void gyre_progress_fail(struct gyre_progress_engine *progress, int status)
     if (atomic_load_explicit(&progress->failed, memory_order_relaxed))
         return;
     atomic_store_explicit(&progress->failed, status, memory_order_release);
-    gyre_links_detach_all(progress->links);
+    if (progress->links)
+        gyre_links_detach_all(progress->links);
     for (uint32_t id = 0; id < GYRE_COMM_IDS; id++)
         if (progress->comm[id] && progress->comm[id]->engine)
             gyre_engine_let_streams_go(progress->comm[id]->engine);
