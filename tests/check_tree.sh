@@ -102,8 +102,7 @@ transport/watch          base base/machine device transport/watch/detect transpo
                          transport/net transport/seal
                          transport/stream/signature.h
 transport/watch/detect   base transport/join/joined.h transport/stream/signature.h
-transport/members        base transport/job/job.h transport/join/company.h
-                         transport/join/joined.h transport/net
+transport/members        base base/machine transport/job/job.h transport/join transport/net
 transport/join           base base/disk base/machine transport/job transport/memory transport/net
 transport/link           base device transport/stream transport/memory transport/net/crypto.h
                          transport/seal

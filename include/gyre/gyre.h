@@ -146,7 +146,7 @@ struct gyre_work; /* an operation that was started; opaque, and no address */
  * sets one value, of less than 256 bytes; the others get it. Whoever can read or write the value is
  * trusted (docs/security.md), unless the ranks have a key by gyre_options or the environment.
  * Set `size`, `set` and `get`. gyre_init() calls these functions in its own thread, and nobody
- * calls them after it. */
+ * calls them after it, but for gyre_grow() and then gyre_finalize(), which do so in theirs. */
 struct gyre_store {
     size_t size;   /* sizeof(struct gyre_store) */
     void *context; /* what each function gets first */
@@ -334,7 +334,8 @@ GYRE_API int gyre_failure(struct gyre_comm *comm, struct gyre_lost_rank *losses,
                           int *count);
 
 /* Makes a communicator of the ranks that are left, after a failure or because some want to leave.
- * Every living rank calls this, on the communicator of gyre_init() or of an earlier gyre_shrink().
+ * Every living rank calls this, on the communicator of gyre_init(), gyre_join(), gyre_grow() or an
+ * earlier gyre_shrink().
  * All agree who is gone, whatever else dies meanwhile; ranks keep their order and are numbered
  * anew. A rank that gives NULL for `smaller` leaves, and the others go on without it.
  *
@@ -356,6 +357,54 @@ GYRE_API int gyre_failure(struct gyre_comm *comm, struct gyre_lost_rank *losses,
  *              *smaller is NULL.
  *   Threads:   one thread. */
 GYRE_API int gyre_shrink(struct gyre_comm *comm, struct gyre_comm **smaller);
+
+/* -- processes that come new ------------------------------------------------------------------- */
+
+/* Joins a job that runs: asks its ranks to take this process in, and writes the communicator of
+ * all, which their gyre_grow() has made, to *comm. This process is one of its last ranks. The job
+ * is found where gyre_init() would have met it, by `options` or the environment, and wants the same
+ * key; options.rank and options.world, or their variables, need not be there. What the ranks have
+ * computed so far is theirs to hand over, as by gyre_broadcast().
+ *   Blocks:    until the ranks call gyre_grow(), at most for the join timeout; where it asks again,
+ *              for that time anew.
+ *   Ownership: as gyre_init().
+ *   Errors:    GYRE_TIMED_OUT (no such job was found, or it took nobody in), GYRE_REFUSED (another
+ *              key, or a setting that must be equal on all ranks is not), GYRE_PEER_LOST (the job
+ *              has ended meanwhile), and as gyre_init(). A rank that is lost on the way is no
+ *              error: this process asks again.
+ *   Threads:   one thread. */
+GYRE_API int gyre_join(struct gyre_comm **comm, const struct gyre_options *options);
+
+/* How many processes wait in gyre_join() to be taken in, on rank 0: a hint, which a program may
+ * look at before all ranks call gyre_grow(). Elsewhere, and before the first gyre_grow(), 0.
+ *   Blocks:    never.
+ *   Threads:   one thread. */
+GYRE_API int gyre_waiting(const struct gyre_comm *comm);
+
+/* Takes processes in that wait in gyre_join(), at most `most` of them (rank 0's counts) and 64 at
+ * once, in the order in which they asked. Every rank of `comm` calls this, at a point that all
+ * reach; `comm` is the communicator of gyre_init(), gyre_join(), gyre_shrink() or gyre_grow().
+ *
+ * Where nobody waits this is a broadcast of half a KiB, and *larger is NULL: go on with `comm`.
+ * Otherwise *larger is a communicator in which all ranks have their numbers and the newcomers those
+ * behind. Memory from gyre_alloc() goes over to it, at its address; parts made by gyre_split() do
+ * not. `comm` is over then: gyre_error(), gyre_failure() and gyre_finalize() are all that is left
+ * to call on it.
+ *
+ * The first call opens the place where the job has met again, on rank 0, so processes that come
+ * earlier wait for it. If rank 0 leaves or is lost, the next rank 0 opens it. So a job whose place
+ * is an address (MASTER_ADDR) can be found while its rank 0 is on that machine; one whose place is
+ * a folder or a store, always. A store's functions are called by this call, too, and by
+ * gyre_finalize(). A job that began with one rank has no such place, and takes in at most 1,024
+ * processes in its life.
+ *   Blocks:    until every rank has called it.
+ *   Ownership: the caller ends *larger by gyre_finalize(), and `comm` too.
+ *   Errors:    GYRE_PEER_LOST: a rank or a newcomer was lost; `comm` has failed with it, and
+ *              gyre_shrink() goes on. GYRE_UNSUPPORTED and -errno: there is no place where
+ *              newcomers wait; nothing has failed. GYRE_INVALID, and as gyre_broadcast(). Then
+ *              *larger is NULL.
+ *   Threads:   one thread. */
+GYRE_API int gyre_grow(struct gyre_comm *comm, int most, struct gyre_comm **larger);
 
 /* The full story of the communicator's first failure: what, which value, which rank and host, what
  * to do. "" if none. With NULL: why this thread's last gyre_init() or gyre_finalize() (or other

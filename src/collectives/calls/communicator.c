@@ -4,6 +4,7 @@
 #include "collectives/comm/progress.h"
 #include "collectives/group/group.h"
 #include "collectives/lifecycle/apart.h"
+#include "collectives/lifecycle/grow.h"
 #include "collectives/lifecycle/process_ranks.h"
 #include "collectives/lifecycle/shrink.h"
 #include "collectives/lifecycle/split.h"
@@ -35,27 +36,47 @@ static int take_init_options(const struct gyre_options *given, struct gyre_optio
     return 0;
 }
 
-int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
+static int init_world(const struct gyre_options *options, struct gyre_comm **comm,
+                      struct gyre_trouble *trouble)
+{
+    struct gyre_domain_options domain = {.user = options};
+    int status = gyre_world_create(&domain, comm, trouble);
+    if (!status && (status = gyre_world_meet(*comm, "gyre_init", trouble)))
+        gyre_world_free(*comm, NULL);
+    return status;
+}
+
+/* Begins with a communicator, by either way. */
+static int begin_comm(const char *call, const struct gyre_options *given, struct gyre_comm **out,
+                      int (*make)(const struct gyre_options *, struct gyre_comm **,
+                                  struct gyre_trouble *))
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
     struct gyre_options taken;
-    struct gyre_domain_options domain = {.user = &taken};
     struct gyre_comm *comm = NULL;
     *trouble = (struct gyre_trouble){0};
     if (!out)
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "gyre_init: the place for the communicator is NULL");
+        return gyre_trouble_set(trouble, GYRE_INVALID, "%s: the place for the communicator is NULL",
+                                call);
     *out = NULL;
-    int status = take_init_options(options, &taken, trouble);
+    int status = take_init_options(given, &taken, trouble);
     if (!status)
-        status = gyre_world_create(&domain, &comm, trouble);
-    if (!status && (status = gyre_world_meet(comm, "gyre_init", trouble)))
-        gyre_world_free(comm, NULL);
+        status = make(&taken, &comm, trouble);
     if (status)
-        return gyre_trouble_set(trouble, status, "gyre_init: %s", gyre_status_name(status));
+        return gyre_trouble_set(trouble, status, "%s: %s", call, gyre_status_name(status));
     gyre_activity_note_thread(gyre_domain_activity(comm->domain));
     *out = comm;
     return 0;
+}
+
+int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
+{
+    return begin_comm("gyre_init", options, out, init_world);
+}
+
+int gyre_join(struct gyre_comm **out, const struct gyre_options *options)
+{
+    return begin_comm("gyre_join", options, out, gyre_world_join);
 }
 
 int gyre_init_in_process(struct gyre_comm **comms, int count, const int *devices,
@@ -177,22 +198,26 @@ int gyre_failure(struct gyre_comm *comm, struct gyre_lost_rank *losses, int room
     return gyre_comm_losses(comm, losses, room, count ? count : &found);
 }
 
-/* Refuses what cannot be shrunk. */
-static int check_shrink(struct gyre_comm *comm)
+/* Refuses a communicator that no other can follow. */
+static int check_epoch(struct gyre_comm *comm, const char *call)
 {
     if (!comm || gyre_domain_forked(comm->domain))
-        return gyre_comm_check(comm, "gyre_shrink");
+        return gyre_comm_check(comm, call);
     if (comm->id)
-        return gyre_refuse("gyre_shrink: the communicator is a part, made by gyre_split(): shrink "
-                           "the one from gyre_init(), and split the smaller one");
+        return gyre_refuse("%s: the communicator is a part, made by gyre_split(): call it on the "
+                           "one from gyre_init(), and split what it makes",
+                           call);
     if (comm->progress->ranks)
-        return gyre_refuse("gyre_shrink: the communicator is from gyre_init_in_process(), whose "
-                           "ranks cannot go on without each other");
+        return gyre_refuse(
+            "%s: the communicator is from gyre_init_in_process(), whose ranks cannot "
+            "go on without each other",
+            call);
     if (atomic_load(&comm->group.holder))
-        return gyre_refuse("gyre_shrink: a group is open on the communicator; gyre_group_end() it");
+        return gyre_refuse("%s: a group is open on the communicator; gyre_group_end() it", call);
     return comm->progress->superseded
-               ? gyre_refuse("gyre_shrink: the communicator was shrunk before; shrink the smaller "
-                             "one")
+               ? gyre_refuse("%s: gyre_shrink() or gyre_grow() has made another communicator of "
+                             "this one before; use that",
+                             call)
                : 0;
 }
 
@@ -201,7 +226,7 @@ int gyre_shrink(struct gyre_comm *comm, struct gyre_comm **smaller)
     struct gyre_trouble story = {0}, *trouble = gyre_thread_trouble();
     if (smaller)
         *smaller = NULL;
-    int status = check_shrink(comm);
+    int status = check_epoch(comm, "gyre_shrink");
     if (status)
         return status;
     status = gyre_world_shrink(comm, !smaller, smaller, &story);
@@ -209,6 +234,30 @@ int gyre_shrink(struct gyre_comm *comm, struct gyre_comm **smaller)
         gyre_trouble_set(&story, status, "gyre_shrink: %s", gyre_status_name(status));
     *trouble = story;
     return status;
+}
+
+int gyre_grow(struct gyre_comm *comm, int most, struct gyre_comm **larger)
+{
+    struct gyre_trouble story = {0}, *trouble = gyre_thread_trouble();
+    if (larger)
+        *larger = NULL;
+    int status = check_epoch(comm, "gyre_grow");
+    if (!status && (!larger || most < 0))
+        status = gyre_refuse("gyre_grow: at most %d newcomers, %s: expected 0 or more, and a place "
+                             "for the communicator",
+                             most, larger ? "with one" : "without a place for the communicator");
+    if (status)
+        return status;
+    status = gyre_world_grow(comm, (uint32_t)most, larger, &story);
+    if (status)
+        gyre_trouble_set(&story, status, "gyre_grow: %s", gyre_status_name(status));
+    *trouble = story;
+    return status;
+}
+
+int gyre_waiting(const struct gyre_comm *comm)
+{
+    return !comm || gyre_domain_forked(comm->domain) ? 0 : (int)gyre_domain_waiting(comm->domain);
 }
 
 const char *gyre_error(const struct gyre_comm *comm)

@@ -13,9 +13,8 @@
 #include "collectives/lifecycle/shrink.h"
 
 #include "base/log.h"
-#include "collectives/comm/helper.h"
-#include "collectives/comm/operations.h"
 #include "collectives/comm/progress.h"
+#include "collectives/lifecycle/next_epoch.h"
 #include "collectives/lifecycle/world.h"
 
 #include <stdio.h>
@@ -26,73 +25,22 @@
 static const char ended_by_shrink[] =
     "gyre_shrink() has ended this communicator; use the smaller one";
 
-/* Ends the watches of an epoch that had not failed, so that nobody waits for goodbyes. All its
- * ranks have called. */
-static void end_old_epoch(const struct gyre_comm *world)
-{
-    struct gyre_watch *watch = gyre_domain_watch(world->domain);
-    if (watch && world->progress->superseded)
-        gyre_watch_report(watch, GYRE_ABORTED, UINT32_MAX, false, ended_by_shrink);
-}
-
-/* Has all ranks say that they are here. A loss on the way is no failure: the rest goes on. */
-static int agree_to_shrink(struct gyre_comm *world, struct gyre_trouble *trouble)
-{
-    int64_t here[3] = {0};
-    const struct gyre_request request = {
-        .shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I64, .op = GYRE_MAX, .count = 3},
-        .input.address = here,
-        .output.address = here};
-    gyre_domain_enter(world->domain);
-    int status = gyre_comm_run(world, &request);
-    gyre_domain_leave(world->domain);
-    if (!status) {
-        world->progress->superseded = true;
-        gyre_trouble_set(&world->progress->trouble, GYRE_ABORTED, "%s", ended_by_shrink);
-    } else if (status != GYRE_PEER_LOST)
-        gyre_world_status(world, trouble);
-    return status == GYRE_PEER_LOST ? 0 : status;
-}
-
-/* Ends all work with the failure. */
-static void settle_failure(struct gyre_comm *world)
-{
-    struct gyre_trouble ignored;
-    int status = gyre_world_status(world, &ignored);
-    gyre_domain_enter(world->domain);
-    gyre_progress_fail(world->progress, status ? status : GYRE_ABORTED);
-    gyre_domain_leave(world->domain);
-    gyre_helper_stop(world->progress);
-}
-
 /* Ends the old epoch. A program that has not been told of its failure yet, other than a loss, is
- * told here: it has called gyre_shrink() where others called something else. */
+ * told here: it has called gyre_shrink() where others called something else. A loss on the way is
+ * no failure: the rest goes on. */
 static int begin_to_shrink(struct gyre_comm *world, struct gyre_trouble *trouble)
 {
     const bool told = atomic_load(&world->progress->failed) != 0;
     int status = gyre_world_status(world, trouble);
     if (!status)
-        status = agree_to_shrink(world, trouble);
-    else if (told || status == GYRE_PEER_LOST)
+        status = gyre_epoch_supersede(world, ended_by_shrink, trouble);
+    else if (told)
         status = 0;
-    settle_failure(world);
-    return status;
+    gyre_epoch_settle(world);
+    return status == GYRE_PEER_LOST ? 0 : status;
 }
 
 /* -- the next one ------------------------------------------------------------------------------ */
-
-static int open_epoch(struct gyre_comm *old, struct gyre_company *company,
-                      const struct gyre_job *job, struct gyre_comm **made,
-                      struct gyre_trouble *trouble)
-{
-    const int device = gyre_domain_cuda(old->domain);
-    const struct gyre_domain_options options = {
-        .job = job, .device = &device, .after = old->domain, .company = company};
-    int status = gyre_world_create(&options, made, trouble);
-    if (!status && (status = gyre_world_meet(*made, "gyre_shrink", trouble)))
-        gyre_world_free(*made, NULL);
-    return status;
-}
 
 /* Agrees and joins, until that has gone well. GYRE_AGAIN: a rank was lost meanwhile. */
 static int try_epoch(struct gyre_comm *old, bool leave, struct gyre_comm **made,
@@ -101,12 +49,12 @@ static int try_epoch(struct gyre_comm *old, bool leave, struct gyre_comm **made,
     struct gyre_company company;
     struct gyre_job job;
     *trouble = (struct gyre_trouble){0};
-    int status = gyre_domain_gather(old->domain, leave, &company, &job, trouble);
+    int status = gyre_domain_gather(old->domain, "gyre_shrink()", leave, &company, &job, trouble);
     if (!status)
-        end_old_epoch(old);
+        gyre_epoch_end(old, ended_by_shrink);
     if (status || leave)
         return status;
-    status = open_epoch(old, &company, &job, made, trouble);
+    status = gyre_epoch_open(old, "gyre_shrink", &company, &job, made, trouble);
     gyre_company_close(&company);
     gyre_wipe(&job, sizeof job);
     if (status != GYRE_PEER_LOST && status != GYRE_TIMED_OUT)

@@ -117,7 +117,7 @@ int gyre_world_create(const struct gyre_domain_options *options, struct gyre_com
         gyre_world_free(comm, NULL);
         return status;
     }
-    if (!options->after)
+    if (!options->after && !options->newcomer)
         tell_strangers(gyre_domain_job(comm->domain));
     *out = comm;
     return 0;
@@ -135,17 +135,23 @@ static void tell_peers(struct gyre_domain *domain, int status, const struct gyre
     gyre_watch_report(watch, status, rank, false, text);
 }
 
-int gyre_world_meet(struct gyre_comm *comm, const char *made_by, struct gyre_trouble *trouble)
+void gyre_world_configuration(const struct gyre_comm *comm, const char *made_by,
+                              char text[GYRE_WORLD_CONFIGURATION])
 {
-    char configuration[GYRE_PREFERENCE_TEXT + 120];
     char slice[24] = "chosen", lanes[16] = "chosen";
     const struct gyre_progress_engine *progress = comm->progress;
     if (progress->settings.slice_bytes)
         snprintf(slice, sizeof slice, "%llu", (unsigned long long)progress->settings.slice_bytes);
     if (progress->settings.lanes)
         snprintf(lanes, sizeof lanes, "%u", progress->settings.lanes);
-    snprintf(configuration, sizeof(configuration), "%s GYRE_SLICE=%s GYRE_LANES=%s call=%s",
+    snprintf(text, GYRE_WORLD_CONFIGURATION, "%s GYRE_SLICE=%s GYRE_LANES=%s call=%s",
              progress->preference.text, slice, lanes, made_by);
+}
+
+int gyre_world_meet(struct gyre_comm *comm, const char *made_by, struct gyre_trouble *trouble)
+{
+    char configuration[GYRE_WORLD_CONFIGURATION];
+    gyre_world_configuration(comm, made_by, configuration);
     int status = gyre_domain_meet(comm->domain, configuration, trouble);
     status = status ? status : open_world(comm, trouble);
     if (status)

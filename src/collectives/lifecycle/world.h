@@ -12,6 +12,11 @@ int gyre_world_create(const struct gyre_domain_options *options, struct gyre_com
  * caller frees the world where this fails, too. */
 int gyre_world_meet(struct gyre_comm *world, const char *made_by, struct gyre_trouble *trouble);
 
+/* Writes the settings that must be equal on all ranks, with the name of the call. */
+#define GYRE_WORLD_CONFIGURATION (GYRE_PREFERENCE_TEXT + 120)
+void gyre_world_configuration(const struct gyre_comm *world, const char *made_by,
+                              char text[GYRE_WORLD_CONFIGURATION]);
+
 /* The first failure so far; 0: none. */
 int gyre_world_status(const struct gyre_comm *world, struct gyre_trouble *trouble);
 

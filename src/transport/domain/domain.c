@@ -12,11 +12,9 @@
 #include "base/clock.h"
 #include "base/machine/cpu.h"
 #include "base/log.h"
-#include "base/rng.h"
 #include "transport/join/join.h"
 #include "transport/net/address.h"
 #include "transport/memory/copy_queue.h"
-#include "transport/link/words.h"
 #include "transport/net/socket.h"
 #include "transport/watch/renew.h"
 
@@ -90,48 +88,15 @@ static bool has_domain(bool groups)
 
 /* -- join -------------------------------------------------------------------------------------- */
 
-static uint64_t hash_text(const char *text)
-{
-    uint64_t hash = 0;
-    for (; *text; text++)
-        hash = gyre_mix64(hash + (uint8_t)*text);
-    return hash;
-}
-
-static enum gyre_join_nodes nodes_of(const char *transport)
-{
-    return gyre_link_word_maps(transport)    ? GYRE_NODES_SHARE_ALL
-           : gyre_link_word_sends(transport) ? GYRE_NODES_APART
-                                             : GYRE_NODES_SHARE;
-}
-
 static int join(struct gyre_domain *domain, const char *above, struct gyre_trouble *trouble)
 {
-    const struct gyre_domain_settings *settings = &domain->settings;
-    char text[736];
-    snprintf(text, sizeof(text),
-             "GYRE_TRANSPORT=%s GYRE_TCP_CONNECTIONS=%d GYRE_TCP_SUMS=%s GYRE_TCP_SECURITY=%s "
-             "GYRE_TCP_RENEW=%s GYRE_RDMA_FAILOVER=%s GYRE_LINKS_AT_ONCE=%d %s",
-             settings->transport, (int)settings->connections,
-             settings->bare_payload ? "header" : "payload",
-             gyre_domain_security_word(settings->security),
-             gyre_domain_renewal_word(settings->renewal), settings->failover ? "tcp" : "none",
-             (int)settings->links_at_once, above ? above : "");
-    struct gyre_join_options options = {.nodes = nodes_of(settings->transport),
-                                        .join_timeout_ms = (int)settings->join_timeout_ms,
-                                        .dead_time_ms = (int)settings->dead_time_ms,
-                                        .connections = (int)settings->connections,
-                                        .links_at_once = (int)settings->links_at_once,
-                                        .interface =
-                                            settings->interface[0] ? settings->interface : NULL,
-                                        .port_low = settings->port_low,
-                                        .port_high = settings->port_high,
-                                        .configuration = hash_text(text),
-                                        .configuration_text = text,
-                                        .company = domain->company};
-    memcpy(options.device, domain->cuda_identity.uuid, sizeof(options.device));
+    char text[GYRE_DOMAIN_CONFIGURATION];
+    struct gyre_join_options options;
+    gyre_domain_join_options(domain, above, text, &options);
+    options.company = domain->company;
     int status = gyre_join_ranks(&domain->job, &options, &domain->joined, trouble);
     domain->company = NULL;
+    gyre_domain_end_asking(domain);
     if (status)
         return status;
     gyre_domain_device_tell(domain);
@@ -229,14 +194,19 @@ static int find_job(struct gyre_domain *domain, const struct gyre_domain_options
 {
     struct gyre_job *job = &domain->job;
     const bool first = !has_domain(true);
+    int status = 0;
     if (options->job)
         *job = *options->job;
-    int status = options->job ? 0 : gyre_job_discover(options->user, job, trouble);
+    else if (options->newcomer)
+        status = gyre_job_discover_running(options->user, job, trouble);
+    else
+        status = gyre_job_discover(options->user, job, trouble);
     if (!status && !options->job && !job->group && has_domain(false))
         return gyre_trouble_set(
             trouble, GYRE_INVALID,
             "this process has a communicator already; gyre_finalize() it before gyre_init()");
-    domain->names_log = !options->after && (first || (options->job && !job->group));
+    domain->names_log =
+        !options->after && !options->newcomer && (first || (options->job && !job->group));
     if (!status && domain->names_log)
         gyre_log_identity(options->job ? job->first_here : job->rank,
                           options->job ? job->first_here + job->ranks_here - 1 : job->rank);
@@ -249,7 +219,7 @@ int gyre_domain_prepare(const struct gyre_domain_options *options, struct gyre_d
     struct gyre_domain *domain = calloc(1, sizeof(*domain));
     if (!domain)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a domain");
-    domain->eventfd = domain->cuda_device = -1;
+    domain->eventfd = domain->cuda_device = domain->own_company.listener = -1;
     int status = gyre_domain_memory_init(domain);
     if (!status)
         status = find_settings(domain, options, trouble);
@@ -352,6 +322,8 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
     gyre_domain_bell_deinit(domain);
     gyre_node_memory_unmap(&domain->node);
     gyre_joined_destroy(domain->joined);
+    gyre_domain_end_room(domain, true);
+    gyre_domain_end_asking(domain);
     gyre_domain_forget_members(domain);
     explicit_bzero(&domain->job, sizeof(domain->job));
     strike(domain);

@@ -22,6 +22,8 @@ struct gyre_domain_options {
     const struct gyre_job *job;
     const int *device; /* the CUDA device, -1: none; NULL: the domain chooses one */
 
+    bool newcomer; /* this process asks a job that runs, and `job` is NULL */
+
     /* Of an epoch that follows another: the domain of that one, whose settings and members it
      * takes, and this rank's company, borrowed until meet() returns. NULL: a first epoch. */
     const struct gyre_domain *after;
@@ -43,6 +45,11 @@ int gyre_domain_prepare(const struct gyre_domain_options *options, struct gyre_d
 int gyre_domain_meet(struct gyre_domain *domain, const char *configuration,
                      struct gyre_trouble *trouble);
 
+/* Waits until the ranks of a job that runs take this process in (transport/members/newcomer.h);
+ * then meet() joins their epoch. `configuration` as with meet(). */
+int gyre_domain_ask(struct gyre_domain *domain, const char *configuration,
+                    struct gyre_trouble *trouble);
+
 /* The job, discovered or given. */
 const struct gyre_job *gyre_domain_job(const struct gyre_domain *domain);
 
@@ -60,8 +67,25 @@ int gyre_domain_listen(const struct gyre_domain *domain, char host[64], uint16_t
 /* Has this rank's members agree on who goes on (transport/members/gather.h), and fills *company and
  * *job for a domain of the next epoch. A rank that leaves gets no company: company->n is 0. The
  * domain's listener is not the watch's any more. Its job has failed, or all ranks call this. */
-int gyre_domain_gather(struct gyre_domain *domain, bool leave, struct gyre_company *company,
-                       struct gyre_job *job, struct gyre_trouble *trouble);
+int gyre_domain_gather(struct gyre_domain *domain, const char *made_by, bool leave,
+                       struct gyre_company *company, struct gyre_job *job,
+                       struct gyre_trouble *trouble);
+
+/* -- newcomers; calls of rank 0 ---------------------------------------------------------------- */
+
+/* Opens the place where newcomers wait, unless it is open. `configuration` as with the meet() that
+ * joins them. */
+int gyre_domain_open_room(struct gyre_domain *domain, const char *configuration,
+                          struct gyre_trouble *trouble);
+
+/* How many wait there. */
+uint32_t gyre_domain_waiting(struct gyre_domain *domain);
+
+/* Has `most` of those that wait come along in the next gather(), and returns how many do. */
+uint32_t gyre_domain_invite(struct gyre_domain *domain, uint32_t most);
+
+/* Hangs up on those that were invited and did not come along: they ask again. */
+void gyre_domain_disinvite(struct gyre_domain *domain);
 
 /* Hands this domain's listener and the memory that the program holds on to the domain of the next
  * epoch, which has met. The memory is shared with that domain's peers; where it cannot be it is
@@ -80,6 +104,9 @@ struct gyre_domain_loss {
     enum gyre_domain_fate fate;
     uint64_t since_ns; /* CLOCK_REALTIME, when this rank learned of it; 0: it lives */
 };
+
+/* Whether a rank of this domain is one of the view that the last gather() has agreed on. */
+bool gyre_domain_stands_next(const struct gyre_domain *domain, uint32_t rank);
 
 /* How a rank is, as far as this rank knows: after gather(), what all that go on have agreed on. */
 struct gyre_domain_loss gyre_domain_loss_of(const struct gyre_domain *domain, uint32_t rank);

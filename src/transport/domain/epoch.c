@@ -2,7 +2,7 @@
  *
  *     gather     the old domain's listener ─▶ members agree (transport/members) ─▶ company
  *     prepare, meet                           a new domain of that company
- *     bequeath   the program's memory, and the listener ─▶ the new domain
+ *     bequeath   the program's memory, the listener, the room of newcomers ─▶ the new domain
  *
  * The old domain's watch goes on until the domain is closed: it has told everybody of the failure,
  * and still sees processes end. Nobody makes a connection to it any more.
@@ -29,10 +29,11 @@ int gyre_domain_know_members(struct gyre_domain *domain)
 {
     const struct gyre_joined *joined = domain->joined;
     uint32_t rank = 0;
-    if (domain->members)
+    if (domain->members) {
         gyre_members_complete(domain->members);
-    else
-        domain->members = gyre_members_create(joined, domain->job.epoch);
+        gyre_members_note(domain->members, joined);
+    } else
+        domain->members = gyre_members_create(joined, &domain->job);
     domain->seat = calloc(joined->n, sizeof *domain->seat);
     if (!domain->members || !domain->seat)
         return -ENOMEM;
@@ -57,10 +58,10 @@ static bool is_blamed(const struct gyre_domain *domain, uint32_t rank)
 
 struct gyre_domain_loss gyre_domain_loss_of(const struct gyre_domain *domain, uint32_t rank)
 {
-    static const enum gyre_domain_fate fate[] = {[GYRE_STANDS] = GYRE_FATE_LIVES,
-                                                 [GYRE_STANDING_ENDED] = GYRE_FATE_ENDED,
-                                                 [GYRE_STANDING_SILENT] = GYRE_FATE_SILENT,
-                                                 [GYRE_STANDING_LEFT] = GYRE_FATE_LEFT};
+    static const enum gyre_domain_fate fate[] = {
+        [GYRE_STANDS] = GYRE_FATE_LIVES,           [GYRE_STANDING_ENDED] = GYRE_FATE_ENDED,
+        [GYRE_STANDING_SILENT] = GYRE_FATE_SILENT, [GYRE_STANDING_LEFT] = GYRE_FATE_LEFT,
+        [GYRE_STANDING_VACANT] = GYRE_FATE_LOST,   [GYRE_STANDING_COMING] = GYRE_FATE_LOST};
     const struct gyre_members *members = domain->members;
     uint32_t seat = domain->seat[rank];
     uint64_t told_at = domain->health.failed_at;
@@ -76,6 +77,11 @@ struct gyre_domain_loss gyre_domain_loss_of(const struct gyre_domain *domain, ui
     return (struct gyre_domain_loss){GYRE_FATE_LIVES, 0};
 }
 
+bool gyre_domain_stands_next(const struct gyre_domain *domain, uint32_t rank)
+{
+    return domain->members->next[domain->seat[rank]] == GYRE_STANDS;
+}
+
 /* -- gather ------------------------------------------------------------------------------------ */
 
 /* Takes the listener from the watch, which polls it. */
@@ -84,20 +90,6 @@ static void take_listener(struct gyre_domain *domain)
     int fd = domain->watch ? gyre_watch_take_listener(domain->watch) : -1;
     if (fd >= 0)
         domain->joined->listener = fd;
-}
-
-/* The job of this rank in the next epoch. */
-static void describe_job(const struct gyre_domain *domain, const struct gyre_company *company,
-                         struct gyre_job *job)
-{
-    *job = domain->job;
-    job->rank = job->first_here = (int)company->rank;
-    job->world = (int)company->n;
-    job->ranks_here = 1;
-    job->local_world = -1;
-    job->epoch = (uint16_t)domain->members->seen;
-    job->root_kind = GYRE_ROOT_HELD; /* the company has met already */
-    memcpy(job->key, domain->members->key, sizeof job->key);
 }
 
 /* What is left of the time in which members must have called. All gatherings of an epoch share
@@ -127,8 +119,9 @@ static bool *suspect_lost(const struct gyre_domain *domain)
     return suspected;
 }
 
-int gyre_domain_gather(struct gyre_domain *domain, bool leave, struct gyre_company *company,
-                       struct gyre_job *job, struct gyre_trouble *trouble)
+int gyre_domain_gather(struct gyre_domain *domain, const char *made_by, bool leave,
+                       struct gyre_company *company, struct gyre_job *job,
+                       struct gyre_trouble *trouble)
 {
     bool *suspected = suspect_lost(domain);
     if (!suspected)
@@ -137,13 +130,19 @@ int gyre_domain_gather(struct gyre_domain *domain, bool leave, struct gyre_compa
     take_listener(domain);
     const struct gyre_gather_options options = {.members = domain->members,
                                                 .job = &domain->job,
+                                                .made_by = made_by,
                                                 .listener = domain->joined->listener,
                                                 .suspected = suspected,
                                                 .leaving = leave,
+                                                .newcomer = domain->newcomer,
+                                                .newcomers = domain->newcomers,
                                                 .dead_time_ms = (int)domain->settings.dead_time_ms,
                                                 .limit_ms = gather_limit_ms(domain)};
     int status = gyre_members_gather(&options, company, trouble);
     free(suspected);
+    gyre_domain_disinvite(domain);
+    if (leave)
+        gyre_domain_end_room(domain, false);
     if (status || leave)
         close_listener(domain);
     if (!status && domain->members->seen > UINT16_MAX) {
@@ -152,7 +151,7 @@ int gyre_domain_gather(struct gyre_domain *domain, bool leave, struct gyre_compa
                                   UINT16_MAX);
     }
     if (!status && company->n)
-        describe_job(domain, company, job);
+        gyre_domain_describe_job(domain, company, job);
     return status;
 }
 
@@ -193,4 +192,6 @@ void gyre_domain_bequeath(struct gyre_domain *domain, struct gyre_domain *next)
     next->names_log = domain->names_log;
     if (next->names_log)
         gyre_log_identity((int)next->joined->rank, (int)next->joined->rank);
+    next->room = domain->room;
+    domain->room = NULL;
 }

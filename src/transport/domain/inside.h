@@ -2,6 +2,8 @@
  *
  *     domain.c           prepare, meet, listen, close
  *     epoch.c            from one epoch of a job to the next
+ *     newcomers.c        processes that join a job that runs, at both ends
+ *     join_options.c     how a domain joins
  *     node.c             links to the peers of this node
  *     remote.c           links to the peers of other nodes
  *     wire.c             opening a wire of a driver
@@ -19,8 +21,10 @@
 #define GYRE_TRANSPORT_DOMAIN_INSIDE_H
 
 #include "transport/domain/domain.h"
+#include "transport/join/options.h"
 #include "transport/link/links.h"
 #include "transport/members/members.h"
+#include "transport/members/waiting_room.h"
 #include "transport/memory/lookup.h"
 #include "transport/memory/node_memory.h"
 #include "transport/seal/seal.h"
@@ -78,8 +82,12 @@ struct gyre_domain {
     struct gyre_domain *next; /* of this process's domains */
     struct gyre_job job;
     struct gyre_domain_settings settings;
-    struct gyre_company *company; /* for meet(); borrowed; NULL: ranks meet at the job's root */
+    struct gyre_company *company;    /* for meet(); borrowed; NULL: ranks meet at the job's root */
+    struct gyre_company own_company; /* of a newcomer */
     struct gyre_members *members;
+    struct gyre_waiting_room *room; /* of newcomers; NULL: not opened here */
+    struct gyre_newcomer *newcomer; /* those invited to the next epoch */
+    uint32_t newcomers;
     uint32_t *seat;     /* of each rank, in members */
     uint64_t gather_at; /* when its members first gathered; 0: not yet */
     struct gyre_joined *joined;
@@ -210,5 +218,25 @@ int gyre_domain_adopt(struct gyre_domain *domain, const struct gyre_region *regi
 /* know: learns the members of a job that has joined, or that a view is completed. -ENOMEM. */
 int gyre_domain_know_members(struct gyre_domain *domain);
 void gyre_domain_forget_members(struct gyre_domain *domain);
+
+/* -- newcomers.c ------------------------------------------------------------------------------- */
+
+/* Closes the room; `over`: the job has ended. Does nothing where there is none. */
+void gyre_domain_end_room(struct gyre_domain *domain, bool over);
+
+/* Lets go of what ask() has left and the join has not taken. */
+void gyre_domain_end_asking(struct gyre_domain *domain);
+
+/* -- join_options.c ---------------------------------------------------------------------------- */
+
+/* Writes the options of a join, but the company; they borrow the domain and the text. */
+#define GYRE_DOMAIN_CONFIGURATION 736
+void gyre_domain_join_options(const struct gyre_domain *domain, const char *above,
+                              char text[GYRE_DOMAIN_CONFIGURATION],
+                              struct gyre_join_options *options);
+
+/* The job of this rank in the epoch that the company joins, of domain->members' next view. */
+void gyre_domain_describe_job(const struct gyre_domain *domain, const struct gyre_company *company,
+                              struct gyre_job *job);
 
 #endif

@@ -340,16 +340,18 @@ static int find_place(struct gyre_job *job, struct gyre_trouble *trouble)
     return status;
 }
 
+static const struct gyre_job unknown_job = {.local_rank = -1,
+                                            .local_world = -1,
+                                            .node_rank = -1,
+                                            .root_port_tries = 1,
+                                            .launcher_fd = -1,
+                                            .simulated_node = -1};
+
 int gyre_job_find_rank(const struct gyre_options *options, struct gyre_job *job,
                        struct gyre_trouble *trouble)
 {
     options = options ? options : &no_options;
-    *job = (struct gyre_job){.local_rank = -1,
-                             .local_world = -1,
-                             .node_rank = -1,
-                             .root_port_tries = 1,
-                             .launcher_fd = -1,
-                             .simulated_node = -1};
+    *job = unknown_job;
     int status = find_identity(options, job, trouble);
     if (status == 0) {
         status = find_place(job, trouble);
@@ -357,15 +359,36 @@ int gyre_job_find_rank(const struct gyre_options *options, struct gyre_job *job,
     return status;
 }
 
+static int find_meeting(const struct gyre_options *options, struct gyre_job *job,
+                        struct gyre_trouble *trouble)
+{
+    int status = gyre_job_root_find(options, job, trouble);
+    return status ? status : gyre_job_key_find(options, job, trouble);
+}
+
 int gyre_job_discover(const struct gyre_options *options, struct gyre_job *job,
                       struct gyre_trouble *trouble)
 {
     int status = gyre_job_find_rank(options, job, trouble);
+    return status ? status : find_meeting(options ? options : &no_options, job, trouble);
+}
+
+/* A launcher that has started this process says what the job's place and name follow from. A world
+ * of 1 would have no place. */
+int gyre_job_discover_running(const struct gyre_options *options, struct gyre_job *job,
+                              struct gyre_trouble *trouble)
+{
+    options = options ? options : &no_options;
+    *job = unknown_job;
+    snprintf(job->source, sizeof job->source, "options");
+    const struct source *source = find_source();
+    int status = source && gyre_job_variable(source->world) ? read_environment(job, trouble) : 0;
     if (status == 0) {
-        status = gyre_job_root_find(options ? options : &no_options, job, trouble);
+        status = find_place(job, trouble);
     }
-    if (status == 0) {
-        status = gyre_job_key_find(options ? options : &no_options, job, trouble);
-    }
-    return status;
+    job->world = job->world > 2 ? job->world : 2;
+    job->rank = job->first_here = 0;
+    job->local_rank = options->local_rank > 0 ? options->local_rank : job->local_rank;
+    job->local_world = -1;
+    return status ? status : find_meeting(options, job, trouble);
 }

@@ -56,6 +56,11 @@ static inline bool gyre_job_here(const struct gyre_job *job, uint32_t rank)
 int gyre_job_discover(const struct gyre_options *options, struct gyre_job *job,
                       struct gyre_trouble *trouble);
 
+/* As gyre_job_discover(), for a process that wants to join a job that runs: it needs no rank, and
+ * rank and world of *job mean nothing. */
+int gyre_job_discover_running(const struct gyre_options *options, struct gyre_job *job,
+                              struct gyre_trouble *trouble);
+
 /* Takes `key` as the job's, as a place where ranks meet has told it. 0 or -errno. */
 int gyre_job_adopt_key(struct gyre_job *job, const uint8_t key[32]);
 

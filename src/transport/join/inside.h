@@ -87,8 +87,9 @@ void gyre_lobby_destroy(struct gyre_lobby *lobby);
 
 /* -- seek.c ------------------------------------------------------------------------------------ */
 
-/* Blocks until rank 0 has proven itself over *talk. */
-int gyre_join_seek(struct gyre_joining *join, struct gyre_talk *talk);
+/* Blocks until rank 0 has proven itself over *talk. `purpose`: JOIN, or NEWCOMER: the waiting room
+ * of a job that runs. */
+int gyre_join_seek(struct gyre_joining *join, enum gyre_purpose purpose, struct gyre_talk *talk);
 
 /* -- guest.c ----------------------------------------------------------------------------------- */
 

@@ -10,7 +10,7 @@
  * connection break tells rank 0 and waits a second for rank 0's decision, because the break may be
  * the echo of a death elsewhere. Rank 0 waits 200 ms for a better explanation.
  *
- * Tested by tests/program/job/join.c. */
+ * Tested by tests/program/job/join.c and, for newcomers, tests/program/failures/grow.c. */
 #include "transport/join/join.h"
 #include "transport/join/inside.h"
 
@@ -19,6 +19,7 @@
 #include "base/rng.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <poll.h>
@@ -246,7 +247,7 @@ static int log_in(struct gyre_joining *join)
     struct gyre_talk talk;
     struct sockaddr_storage *outward = &join->identity[join->joined->rank].outward;
     socklen_t length = sizeof *outward;
-    int status = gyre_join_seek(join, &talk);
+    int status = gyre_join_seek(join, GYRE_PURPOSE_JOIN, &talk);
     if (status)
         return status;
     if (!outward->ss_family) {
@@ -378,12 +379,19 @@ static int join_all(struct gyre_joining *join)
     return status;
 }
 
-/* Joins a world of one rank: a node of its own, and a key that no other process has. */
-static int join_alone(struct gyre_joined *joined, const struct gyre_job *job)
+/* Joins a world of one rank: a node of its own, and a key that no other process has. Where it is
+ * what is left of a job it keeps its listener, so that no member that comes back takes it for
+ * ended. */
+static int join_alone(struct gyre_joined *joined, const struct gyre_join_options *options)
 {
+    const struct gyre_company *company = options->company;
     snprintf(joined->member[0].host, sizeof joined->member[0].host, "%s", gyre_host_name());
     joined->member[0].pid = getpid();
     joined->nodes = joined->local_size = 1;
+    if (company && company->listener >= 0) {
+        joined->member[0].address = company->address;
+        joined->listener = fcntl(company->listener, F_DUPFD_CLOEXEC, 0);
+    }
     return gyre_random_bytes(joined->session_key, sizeof joined->session_key);
 }
 
@@ -408,10 +416,55 @@ int gyre_join_ranks(struct gyre_job *job, const struct gyre_join_options *option
     join.deadline =
         join.started + (options->company ? gyre_join_phase_timeout(&join)
                                          : (uint64_t)options->join_timeout_ms * GYRE_MS);
-    status = job->world == 1 ? join_alone(join.joined, job) : join_all(&join);
+    status = job->world == 1 ? join_alone(join.joined, options) : join_all(&join);
     if (!status)
         *joined = join.joined;
     else
         gyre_joined_destroy(join.joined);
+    return status;
+}
+
+/* -- a newcomer, which has no rank ------------------------------------------------------------- */
+
+static int find_newcomer_address(const struct gyre_joining *join, const struct gyre_talk *talk,
+                                 struct sockaddr_storage *address)
+{
+    socklen_t length = sizeof *address;
+    *address = join->identity[0].outward;
+    if (address->ss_family)
+        return 0;
+    if (getsockname(talk->fd, (struct sockaddr *)address, &length))
+        return gyre_trouble_set(join->trouble, -errno, "this process's own address: %s",
+                                strerror(errno));
+    gyre_address_normalise(address);
+    gyre_address_set_port(address, 0);
+    return 0;
+}
+
+int gyre_join_find_room(struct gyre_job *job, const struct gyre_join_options *options,
+                        struct gyre_talk *talk, struct sockaddr_storage *address,
+                        struct gyre_trouble *trouble)
+{
+    struct gyre_rank_identity mine = {0};
+    struct gyre_joining join = {.job = job,
+                                .options = options,
+                                .trouble = trouble,
+                                .identity = &mine,
+                                .epoll = -1,
+                                .started = gyre_now_ns()};
+    int family = strchr(job->root_host, ':') ? AF_INET6 : AF_INET;
+    int status = gyre_join_options_check(options, trouble);
+    join.deadline = join.started + (uint64_t)options->join_timeout_ms * GYRE_MS;
+    if (!status && options->interface)
+        status = gyre_address_choose(options->interface, family, &mine.outward, trouble);
+    if (status)
+        return status;
+    join.joined = gyre_joined_create(0, 1);
+    if (!join.joined)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory to look for the job");
+    status = gyre_join_seek(&join, GYRE_PURPOSE_NEWCOMER, talk);
+    if (!status && (status = find_newcomer_address(&join, talk, address)))
+        gyre_talk_close(talk);
+    gyre_joined_destroy(join.joined);
     return status;
 }

@@ -22,4 +22,11 @@
 int gyre_join_ranks(struct gyre_job *job, const struct gyre_join_options *options,
                     struct gyre_joined **joined, struct gyre_trouble *trouble);
 
+/* Finds the waiting room of a job that runs, and blocks until rank 0 has proven the key there, over
+ * *talk, or the join timeout is over. *address gets this process's address on the way there, or
+ * that of GYRE_INTERFACE, with port 0. GYRE_TIMED_OUT, GYRE_REFUSED, GYRE_INVALID, -errno. */
+int gyre_join_find_room(struct gyre_job *job, const struct gyre_join_options *options,
+                        struct gyre_talk *talk, struct sockaddr_storage *address,
+                        struct gyre_trouble *trouble);
+
 #endif

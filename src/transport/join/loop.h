@@ -13,19 +13,6 @@
 #include "transport/join/options.h"
 #include "transport/join/records.h"
 
-enum gyre_join_record {
-    GYRE_JOIN_INTRODUCTION = 1,
-    GYRE_JOIN_ROSTER,
-    GYRE_JOIN_REPORT,
-    GYRE_JOIN_PLAN,
-    GYRE_JOIN_DONE,
-    GYRE_JOIN_GO,
-    GYRE_JOIN_WAITING,
-    GYRE_JOIN_FAILURE,
-    GYRE_JOIN_REFUSAL,
-    GYRE_JOIN_WELCOME /* answers a proven data connection */
-};
-
 enum gyre_join_phase {
     GYRE_PHASE_GATHER, /* until the roster */
     GYRE_PHASE_PAIR,   /* until this rank's report */

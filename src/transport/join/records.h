@@ -1,4 +1,5 @@
-/* The records of a join that speak of many ranks, as bytes: roster, report and plan.
+/* The kinds of records of a join; and those that speak of many ranks, as bytes: roster, report and
+ * plan.
  *
  * Functions on bytes and structs alone: a reader takes a whole record or refuses it, and whoever
  * acts on it does so afterwards. */
@@ -7,6 +8,19 @@
 
 #include "transport/join/identity.h"
 #include "transport/join/joined.h"
+
+enum gyre_join_record {
+    GYRE_JOIN_INTRODUCTION = 1,
+    GYRE_JOIN_ROSTER,
+    GYRE_JOIN_REPORT,
+    GYRE_JOIN_PLAN,
+    GYRE_JOIN_DONE,
+    GYRE_JOIN_GO,
+    GYRE_JOIN_WAITING,
+    GYRE_JOIN_FAILURE,
+    GYRE_JOIN_REFUSAL,
+    GYRE_JOIN_WELCOME /* answers a proven data connection */
+};
 
 #define GYRE_JOIN_WHY_MAX 480 /* why memory cannot be shared */
 

@@ -13,7 +13,9 @@
  * hangs up gives up after ten seconds, not at the end of the join timeout. A look-up of a name
  * blocks as long as the machine's resolver does, also beyond the join timeout.
  *
- * Tested by tests/program/job/join_refused.c. */
+ * A newcomer finds the waiting room of a job that runs in the same way, at the same place.
+ *
+ * Tested by tests/program/job/join_refused.c and tests/program/failures/grow.c. */
 #include "transport/join/inside.h"
 #include "transport/join/place.h"
 
@@ -52,6 +54,7 @@ struct place {
 
 struct seek {
     struct gyre_joining *join;
+    enum gyre_purpose purpose;
     struct gyre_claim claim;
     uint64_t now, find_at, find_pause, closed_since, line_at;
     struct gyre_trouble finding; /* why there is no place to try */
@@ -162,6 +165,9 @@ static void describe_search(const struct seek *seek, char *text, size_t size)
         snprintf(text, size, "is held by a program that is not Gyre");
     else if (place->manner == SILENT)
         snprintf(text, size, "says nothing: it is not Gyre, or rank 0 is stopped");
+    else if (seek->purpose == GYRE_PURPOSE_NEWCOMER)
+        snprintf(text, size, "does not answer: %s; does the job run, and call gyre_grow()?",
+                 place->error ? strerror(place->error) : "no connection yet");
     else
         snprintf(
             text, size, "does not answer: %s; is rank 0 running there?%s",
@@ -175,11 +181,14 @@ static int give_up_search(struct seek *seek)
 {
     char why[512];
     bool closed = seek->places && most_telling(seek)->manner == CLOSED;
+    char who[32] = "this newcomer";
     describe_search(seek, why, sizeof why);
+    if (seek->purpose == GYRE_PURPOSE_JOIN)
+        snprintf(who, sizeof who, "rank %u", seek->join->joined->rank);
     return gyre_trouble_set(
         seek->join->trouble, closed ? GYRE_REFUSED : GYRE_TIMED_OUT,
-        "rank %u on %s did not find rank 0 within %.1f s: %s%s", seek->join->joined->rank,
-        gyre_host_name(), (double)(seek->now - seek->join->started) / (double)GYRE_SECOND, why,
+        "%s on %s did not find rank 0 within %.1f s: %s%s", who, gyre_host_name(),
+        (double)(seek->now - seek->join->started) / (double)GYRE_SECOND, why,
         seek->now < seek->join->deadline ? "; it did so each time for 10 s, so waiting longer is "
                                            "of no use"
                                          : "");
@@ -235,7 +244,7 @@ static int find_places(struct seek *seek)
     bool same = count == seek->places &&
                 !memcmp(&found[0], &seek->place[0].address, sizeof found[0]) &&
                 !memcmp(key_id, seek->join->job->key_id, sizeof key_id);
-    seek->claim = gyre_join_claim(seek->join, GYRE_PURPOSE_JOIN, 0);
+    seek->claim = gyre_join_claim(seek->join, seek->purpose, 0);
     if (!same)
         set_seek_places(seek, found, count);
     return 0;
@@ -296,12 +305,13 @@ static int look_for_root(struct seek *seek, struct gyre_talk *talk)
     }
 }
 
-int gyre_join_seek(struct gyre_joining *join, struct gyre_talk *talk)
+int gyre_join_seek(struct gyre_joining *join, enum gyre_purpose purpose, struct gyre_talk *talk)
 {
     struct seek *seek = calloc(1, sizeof *seek);
     if (!seek)
         return gyre_trouble_set(join->trouble, -ENOMEM, "no memory to look for rank 0");
     seek->join = join;
+    seek->purpose = purpose;
     seek->find_pause = GYRE_MS;
     seek->line_at = join->started + FIRST_LINE;
     int status = look_for_root(seek, talk);

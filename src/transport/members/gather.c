@@ -9,6 +9,9 @@
  *         │ ◀──────────────────────────────────────── VIEW │ ◀─ ANSWER ──
  *         ╰── the same connection serves the join of the next epoch ──╯
  *
+ * Newcomers that wait at the coordinator (waiting_room.c) are told the view as well, and who the
+ * members are; and the members who the newcomers are (SEATS), before the VIEW.
+ *
  * A member that takes part in no agreement answers through its watch (watch/visitors.c), and hangs
  * up. So a call to it is made again, a little later.
  *
@@ -57,9 +60,9 @@ struct member_gathering {
     struct gyre_membership *agreement;
     struct gyre_trouble *trouble;
     uint64_t now, beat_at, line_at;
-    uint32_t n, guests;
+    uint32_t n, seats, guests; /* seats: those that somebody has or had */
     struct member_guest *guest;
-    struct member_dial *dial; /* n */
+    struct member_dial *dial; /* seats */
     struct pollfd *wait;      /* listener, guests, dials */
 };
 
@@ -137,7 +140,7 @@ static void admit_guest(struct member_gathering *gather)
 static void know_guest(struct member_gathering *gather, struct member_guest *guest)
 {
     const struct gyre_claim *claim = &guest->talk.shake.theirs;
-    if (claim->purpose != GYRE_PURPOSE_MEMBERS || claim->rank >= gather->n ||
+    if (claim->purpose != GYRE_PURPOSE_MEMBERS || claim->rank >= gather->seats ||
         claim->rank == gather->members->seat) {
         see_guest_off(gather, guest);
         return;
@@ -247,6 +250,10 @@ static void hear_member(struct member_gathering *gather, uint32_t seat,
     }
     if (record->kind == GYRE_MEMBER_CUT_OFF) {
         gyre_membership_cut_off(gather->agreement, seat);
+    } else if (record->kind == GYRE_MEMBER_SEATS && dial->calls) {
+        if (gyre_seats_read(record, gyre_members_next_seat(gather->members), gather->n,
+                            gather->members->at))
+            dial_later(gather, dial);
     } else if (gyre_statement_decode(record, gather->n, &heard)) {
         dial_later(gather, dial);
     } else if (record->kind == GYRE_MEMBER_VIEW && dial->calls) {
@@ -286,7 +293,7 @@ static void serve_dial(struct member_gathering *gather, uint32_t seat)
 /* Starts dials that are needed, and ends others. */
 static void turn_dials(struct member_gathering *gather)
 {
-    for (uint32_t seat = 0; seat < gather->n; seat++) {
+    for (uint32_t seat = 0; seat < gather->seats; seat++) {
         struct member_dial *dial = &gather->dial[seat];
         bool wanted = gyre_membership_looks_for(gather->agreement, seat), open = dial->talk.fd >= 0;
         if (open && (!wanted || gather->now >= dial->next_at))
@@ -307,7 +314,7 @@ static short talk_events(const struct gyre_talk *talk, bool connecting)
 static int wait_ms(const struct member_gathering *gather)
 {
     uint64_t until = gather->now + TICK_MS * GYRE_MS;
-    for (uint32_t seat = 0; seat < gather->n; seat++)
+    for (uint32_t seat = 0; seat < gather->seats; seat++)
         if (gather->dial[seat].talk.fd < 0 && gather->dial[seat].next_at < until &&
             gyre_membership_looks_for(gather->agreement, seat))
             until = gather->dial[seat].next_at;
@@ -321,11 +328,11 @@ static void await_descriptors(struct member_gathering *gather)
     for (uint32_t i = 0; i < gather->guests; i++)
         guests[i] = (struct pollfd){.fd = gather->guest[i].talk.fd,
                                     .events = talk_events(&gather->guest[i].talk, false)};
-    for (uint32_t seat = 0; seat < gather->n; seat++)
+    for (uint32_t seat = 0; seat < gather->seats; seat++)
         dials[seat] = (struct pollfd){
             .fd = gather->dial[seat].talk.fd,
             .events = talk_events(&gather->dial[seat].talk, gather->dial[seat].connecting)};
-    poll(gather->wait, 1 + gather->guests + gather->n, wait_ms(gather));
+    poll(gather->wait, 1 + gather->guests + gather->seats, wait_ms(gather));
     gather->now = gyre_now_ns();
 }
 
@@ -336,7 +343,7 @@ static void serve_members(struct member_gathering *gather)
     for (uint32_t i = 0; i < gather->guests; i++)
         if (guests[i].revents && gather->guest[i].talk.fd == guests[i].fd)
             serve_guest(gather, &gather->guest[i]);
-    for (uint32_t seat = 0; seat < gather->n; seat++)
+    for (uint32_t seat = 0; seat < gather->seats; seat++)
         if (dials[seat].revents && gather->dial[seat].talk.fd == dials[seat].fd)
             serve_dial(gather, seat);
     if (gather->wait[0].revents)
@@ -365,7 +372,7 @@ static void list_awaited(const struct member_gathering *gather, char *text, size
 {
     size_t used = 0;
     text[0] = '\0';
-    for (uint32_t seat = 0; seat < gather->n && used + GYRE_MEMBER_WHO_MAX < size; seat++) {
+    for (uint32_t seat = 0; seat < gather->seats && used + GYRE_MEMBER_WHO_MAX < size; seat++) {
         char who[GYRE_MEMBER_WHO_MAX];
         if (gyre_membership_awaits(gather->agreement, seat))
             used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
@@ -381,7 +388,7 @@ static void name_awaited(struct member_gathering *gather)
         return;
     gather->line_at = gather->now + FIRST_LINE;
     list_awaited(gather, missing, sizeof missing);
-    gyre_log(GYRE_LOG_WARN, "gyre_shrink() waits for %s", missing);
+    gyre_log(GYRE_LOG_WARN, "%s waits for %s", gather->is->made_by, missing);
 }
 
 static void gather_all(struct member_gathering *gather)
@@ -423,9 +430,17 @@ static int set_late(const struct member_gathering *gather)
     char missing[600];
     list_awaited(gather, missing, sizeof missing);
     return gyre_trouble_set(gather->trouble, GYRE_TIMED_OUT,
-                            "not all ranks have called gyre_shrink() within %.1f s; missing: %s",
-                            gather->is->limit_ms / 1000.0,
+                            "not all ranks have called %s within %.1f s; missing: %s",
+                            gather->is->made_by, gather->is->limit_ms / 1000.0,
                             missing[0] ? missing : "those that another rank waits for");
+}
+
+/* Gives a socket until then to take all that was said. */
+static void flush_talk(struct gyre_talk *talk, uint64_t until)
+{
+    struct pollfd wait = {.fd = talk->fd, .events = POLLOUT};
+    while (gyre_talk_pending(talk) && gyre_talk_flush(talk) == GYRE_AGAIN && gyre_now_ns() < until)
+        poll(&wait, 1, TICK_MS);
 }
 
 /* Says how it ended to all callers, and gives the sockets a moment to take it. */
@@ -435,12 +450,27 @@ static void tell_callers(struct member_gathering *gather, enum gyre_member_recor
     for (uint32_t i = 0; i < gather->guests; i++)
         if (gather->guest[i].calls)
             say(gather, &gather->guest[i].talk, kind);
-    for (uint32_t i = 0; i < gather->guests; i++) {
-        struct gyre_talk *talk = &gather->guest[i].talk;
-        struct pollfd wait = {.fd = talk->fd, .events = POLLOUT};
-        while (gather->guest[i].calls && gyre_talk_pending(talk) &&
-               gyre_talk_flush(talk) == GYRE_AGAIN && gyre_now_ns() < until)
-            poll(&wait, 1, TICK_MS);
+    for (uint32_t i = 0; i < gather->guests; i++)
+        if (gather->guest[i].calls)
+            flush_talk(&gather->guest[i].talk, until);
+}
+
+/* Tells the callers who comes, and the newcomers who is there. What follows is the view. */
+static void introduce_newcomers(struct member_gathering *gather, uint32_t first, uint32_t count)
+{
+    struct gyre_members *members = gather->members;
+    uint64_t until = gyre_now_ns() + LAST_WORDS;
+    for (uint32_t i = 0; i < count; i++)
+        members->at[first + i] = gather->is->newcomer[i].seat;
+    for (uint32_t i = 0; i < gather->guests; i++)
+        if (gather->guest[i].calls)
+            (void)gyre_seats_say(&gather->guest[i].talk, members->at, first, count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct gyre_talk *talk = &gather->is->newcomer[i].talk;
+        (void)gyre_newcomer_say_taken(talk, members, first + i);
+        (void)gyre_seats_say(talk, members->at, 0, first + count);
+        say(gather, talk, GYRE_MEMBER_VIEW);
+        flush_talk(talk, until);
     }
 }
 
@@ -460,6 +490,14 @@ static void keep_callers(struct member_gathering *gather, struct gyre_company *c
         if (rank < company->n)
             keep_talk(company, rank, &guest->talk);
     }
+}
+
+static void keep_newcomers(struct member_gathering *gather, struct gyre_company *company,
+                           uint32_t first, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        keep_talk(company, gyre_members_rank(gather->members->next, gather->n, first + i),
+                  &gather->is->newcomer[i].talk);
 }
 
 static int make_company(const struct member_gathering *gather, struct gyre_company *company)
@@ -483,15 +521,17 @@ static int take_view(struct member_gathering *gather, struct gyre_company *compa
 {
     struct gyre_statement view = gyre_membership_statement(gather->agreement);
     struct gyre_members *members = gather->members;
-    uint32_t root = 0;
-    memcpy(members->next, view.standing, gather->n);
-    members->seen = view.epoch;
+    uint32_t root = 0, first = gyre_members_next_seat(members);
+    gyre_members_expect(members, view.standing, view.epoch);
+    const uint32_t coming = gyre_members_next_seat(members) - first;
     if (gather->is->leaving)
         return 0;
     int status = make_company(gather, company);
     if (!status && company->rank == 0) {
+        introduce_newcomers(gather, first, coming);
         tell_callers(gather, GYRE_MEMBER_VIEW);
         keep_callers(gather, company);
+        keep_newcomers(gather, company, first, coming);
     } else if (!status) {
         while (members->next[root] != GYRE_STANDS)
             root++;
@@ -527,7 +567,7 @@ static void empty_places(struct member_gathering *gather)
         gather->guest[i].seat = NOBODY;
         gyre_talk_open(&gather->guest[i].talk, -1);
     }
-    for (uint32_t seat = 0; gather->dial && seat < gather->n; seat++) {
+    for (uint32_t seat = 0; gather->dial && seat < gather->seats; seat++) {
         gather->dial[seat].pause = FIRST_PAUSE;
         gyre_talk_open(&gather->dial[seat].talk, -1);
     }
@@ -545,14 +585,16 @@ static int open_gathering(struct member_gathering *gather)
                                                     .standing = members->standing,
                                                     .suspected = is->suspected,
                                                     .leaving = is->leaving,
+                                                    .newcomers = is->newcomers,
                                                     .dead_ns = dead,
                                                     .suspect_ns = dead < SUSPECT ? dead : SUSPECT,
                                                     .limit_ns = (uint64_t)is->limit_ms * GYRE_MS};
     gather->n = members->n;
-    gather->guests = members->n + SPARE;
+    gather->seats = gyre_members_next_seat(members);
+    gather->guests = gather->seats + SPARE;
     gather->guest = calloc(gather->guests, sizeof *gather->guest);
-    gather->dial = calloc(gather->n, sizeof *gather->dial);
-    gather->wait = calloc(1 + gather->guests + gather->n, sizeof *gather->wait);
+    gather->dial = calloc(gather->seats, sizeof *gather->dial);
+    gather->wait = calloc(1 + gather->guests + gather->seats, sizeof *gather->wait);
     empty_places(gather);
     if (!gather->guest || !gather->dial || !gather->wait ||
         gyre_membership_create(&options, gyre_now_ns(), &gather->agreement))
@@ -565,7 +607,7 @@ static void close_gathering(struct member_gathering *gather)
 {
     for (uint32_t i = 0; gather->guest && i < gather->guests; i++)
         gyre_talk_close(&gather->guest[i].talk);
-    for (uint32_t seat = 0; gather->dial && seat < gather->n; seat++)
+    for (uint32_t seat = 0; gather->dial && seat < gather->seats; seat++)
         gyre_talk_close(&gather->dial[seat].talk);
     gyre_membership_destroy(gather->agreement);
     free(gather->guest);

@@ -1,6 +1,7 @@
 /* Members find each other, agree on the next view, and keep a connection to its rank 0.
  *
- * What stands behind gyre_shrink() between the end of one epoch and the join of the next. */
+ * What stands behind gyre_shrink() and gyre_grow() between the end of one epoch and the join of the
+ * next. */
 #ifndef GYRE_TRANSPORT_MEMBERS_GATHER_H
 #define GYRE_TRANSPORT_MEMBERS_GATHER_H
 
@@ -8,13 +9,17 @@
 #include "transport/join/company.h"
 #include "transport/members/membership.h"
 #include "transport/members/members.h"
+#include "transport/members/waiting_room.h"
 
 struct gyre_gather_options {
     struct gyre_members *members; /* `next` and `seen` are written */
     const struct gyre_job *job;
+    const char *made_by;   /* the call that waits, "gyre_shrink()" */
     int listener;          /* at this member's address; borrowed */
     const bool *suspected; /* n, of seats: those that the last epoch lost */
     bool leaving;
+    struct gyre_newcomer *newcomer; /* who waits at this member; those that come along are taken */
+    uint32_t newcomers;
     int dead_time_ms; /* 0: silence never counts */
     int limit_ms;     /* for members that live to call */
 };

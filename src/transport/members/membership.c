@@ -72,10 +72,12 @@ void gyre_membership_destroy(struct gyre_membership *agreement)
 
 /* -- seats ------------------------------------------------------------------------------------- */
 
+/* Members of the base, and those who may be of a later view. */
 static bool is_other_member(const struct gyre_membership *agreement, uint32_t seat)
 {
     return seat < agreement->is.n && seat != agreement->is.seat &&
-           agreement->standing[seat] == GYRE_STANDS;
+           (agreement->standing[seat] == GYRE_STANDS ||
+            agreement->standing[seat] == GYRE_STANDING_COMING);
 }
 
 /* Time in which this member did not run is granted to all for whom it waits, and to itself. */
@@ -177,15 +179,36 @@ static bool has_quorum(const struct gyre_membership *agreement)
     return called > silent || (called == silent && lowest_called < lowest_silent);
 }
 
+static bool all_have_called(const struct gyre_membership *agreement)
+{
+    for (uint32_t seat = 0; seat < agreement->is.n; seat++)
+        if (is_other_member(agreement, seat) && agreement->at[seat].state != CALLED)
+            return false;
+    return true;
+}
+
+/* Gives the newcomers the seats behind all that anybody has had. */
+static void seat_newcomers(struct gyre_membership *agreement)
+{
+    uint32_t left = agreement->is.newcomers, seat = agreement->is.n;
+    while (seat > 0 && agreement->standing[seat - 1] == GYRE_STANDING_VACANT)
+        seat--;
+    for (; left && seat < agreement->is.n; seat++, left--)
+        agreement->standing[seat] = GYRE_STANDS;
+}
+
 static void write_view(struct gyre_membership *agreement)
 {
     static const uint8_t standing[] = {[CALLED] = GYRE_STANDS,
                                        [ENDED] = GYRE_STANDING_ENDED,
                                        [SILENT] = GYRE_STANDING_SILENT,
                                        [LEFT] = GYRE_STANDING_LEFT};
+    const bool complete = all_have_called(agreement);
     for (uint32_t seat = 0; seat < agreement->is.n; seat++)
         if (is_other_member(agreement, seat))
             agreement->standing[seat] = standing[agreement->at[seat].state];
+    if (complete)
+        seat_newcomers(agreement);
     agreement->is.epoch = ++agreement->is.seen;
 }
 

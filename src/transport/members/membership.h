@@ -21,6 +21,12 @@
  * view. Each left out the other's members, which lived, so it counted them as silent: and neither
  * can be the larger half.
  *
+ * Newcomers. A view may take processes in that are no members yet: they stand from its completion
+ * on. A member that has taken part in such a view and has not seen it completed looks for its
+ * newcomers, too (GYRE_STANDING_COMING), because others may have completed the view: so newcomers
+ * that are silent count like members that are. A member that has not taken part need not look for
+ * them, because the view cannot have been completed without it.
+ *
  * The silent of earlier agreements count, because a view's member may not know that the view was
  * completed. If it did not count them it could go on with those that were left out, and so could
  * the rest of the view without it. */
@@ -38,9 +44,12 @@ struct gyre_membership_options {
     const uint8_t *standing; /* n */
     const bool *suspected;   /* n: those said to be lost, who get less time to answer */
     bool leaving;            /* this member says goodbye */
-    uint64_t dead_ns;        /* silence that counts; 0: none does */
-    uint64_t suspect_ns;     /* the same, of those suspected */
-    uint64_t limit_ns;       /* the whole agreement; 0: none */
+    /* So many wait at this member to be taken in. They get the next vacant seats of a view that
+     * this member writes, if all members of the epoch have called. */
+    uint32_t newcomers;
+    uint64_t dead_ns;    /* silence that counts; 0: none does */
+    uint64_t suspect_ns; /* the same, of those suspected */
+    uint64_t limit_ns;   /* the whole agreement; 0: none */
 };
 
 /* What members tell each other. */

@@ -31,14 +31,16 @@
 
 /* CHECKUP: `gyre doctor`, which is no rank of a job. WATCH: a control connection, made anew.
  * RENEW: a data connection, made anew. MEMBERS: members of a job that agree on who goes on; rank
- * and world are those of its first epoch, and the server's rank and epoch do not matter. */
+ * and world are those of its first epoch, and the server's rank and epoch do not matter. NEWCOMER:
+ * a process that asks a job that runs to take it in; it has no rank, world or epoch. */
 enum gyre_purpose {
     GYRE_PURPOSE_JOIN = 1,
     GYRE_PURPOSE_DATA = 2,
     GYRE_PURPOSE_CHECKUP = 3,
     GYRE_PURPOSE_WATCH = 4,
     GYRE_PURPOSE_RENEW = 5,
-    GYRE_PURPOSE_MEMBERS = 6
+    GYRE_PURPOSE_MEMBERS = 6,
+    GYRE_PURPOSE_NEWCOMER = 7
 };
 
 /* One side's claim about itself in M1. A server tells the first fields, in M2. */

@@ -18,6 +18,7 @@ static struct agreeing {
     uint64_t now;
     uint8_t standing[N], theirs[N]; /* the first view; what others send */
     bool suspected[N];
+    uint32_t newcomers;
 } at;
 
 static void begin(uint32_t seat, bool leaving)
@@ -29,6 +30,7 @@ static void begin(uint32_t seat, bool leaving)
                                                     .standing = at.standing,
                                                     .suspected = at.suspected,
                                                     .leaving = leaving,
+                                                    .newcomers = at.newcomers,
                                                     .dead_ns = DEAD,
                                                     .suspect_ns = DEAD / 4,
                                                     .limit_ns = LIMIT};
@@ -90,13 +92,14 @@ static uint32_t target(void)
     return gyre_membership_target(at.agreement);
 }
 
-/* The view that this member has, as letters: S stands, e ended, s silent, l left. */
+/* The view that this member has, as letters: S stands, e ended, s silent, l left, v vacant,
+ * c coming. */
 static void assert_view(const char *letters, uint32_t epoch)
 {
     const struct gyre_statement is = gyre_membership_statement(at.agreement);
     assert_int_equal(is.epoch, epoch);
     for (uint32_t seat = 0; seat < N; seat++)
-        assert_int_equal("Sesl"[is.standing[seat]], letters[seat]);
+        assert_int_equal("Seslvc"[is.standing[seat]], letters[seat]);
 }
 
 /* -- who coordinates --------------------------------------------------------------------------- */
@@ -405,6 +408,52 @@ static void who_lives_and_does_not_call_is_too_late(void **state)
     assert_int_equal(pass(3 * DEAD / 4), GYRE_MEMBERSHIP_LATE);
 }
 
+/* -- newcomers --------------------------------------------------------------------------------- */
+
+static void newcomers_sit_behind_all_that_have_called(void **state)
+{
+    at.newcomers = 1;
+    at.standing[1] = GYRE_STANDING_ENDED;
+    at.standing[3] = at.standing[4] = GYRE_STANDING_VACANT;
+    begin(0, false);
+    assert_int_equal(tick(), GYRE_MEMBERSHIP_OPEN);
+    call(2, 1, false);
+    assert_int_equal(tick(), GYRE_MEMBERSHIP_DECIDED);
+    assert_view("SeSSv", 2);
+}
+
+static void nobody_comes_where_a_member_is_lost(void **state)
+{
+    at.newcomers = 1;
+    at.standing[3] = at.standing[4] = GYRE_STANDING_VACANT;
+    begin(0, false);
+    call(1, 1, false);
+    refuse(2);
+    assert_int_equal(tick(), GYRE_MEMBERSHIP_DECIDED);
+    assert_view("SSevv", 2);
+}
+
+/* Others may have completed the view in which they came. */
+static void newcomers_of_a_view_that_may_be_completed_count(void **state)
+{
+    at.standing[2] = at.standing[3] = at.standing[4] = GYRE_STANDING_COMING;
+    begin(0, false);
+    call(1, 2, false);
+    assert_true(gyre_membership_looks_for(at.agreement, 3));
+    assert_int_equal(pass(2 * DEAD), GYRE_MEMBERSHIP_CUT_OFF);
+}
+
+static void newcomers_that_have_ended_do_not(void **state)
+{
+    at.standing[2] = at.standing[3] = at.standing[4] = GYRE_STANDING_COMING;
+    begin(0, false);
+    call(1, 2, false);
+    for (uint32_t seat = 2; seat < N; seat++)
+        refuse(seat);
+    assert_int_equal(tick(), GYRE_MEMBERSHIP_DECIDED);
+    assert_view("SSeee", 3);
+}
+
 #define RULE(test) cmocka_unit_test_setup_teardown(test, fresh, end)
 
 int main(void)
@@ -435,6 +484,10 @@ int main(void)
         RULE(who_leaves_does_not_coordinate),
         RULE(who_leaves_waits_for_no_caller_that_stops),
         RULE(who_leaves_is_told_by_any_newer_view),
+        RULE(newcomers_sit_behind_all_that_have_called),
+        RULE(nobody_comes_where_a_member_is_lost),
+        RULE(newcomers_of_a_view_that_may_be_completed_count),
+        RULE(newcomers_that_have_ended_do_not),
         RULE(who_was_stopped_grants_that_time),
         RULE(who_lives_and_does_not_call_is_too_late),
     };

@@ -89,6 +89,24 @@ static void a_member_outside_an_agreement_says_how_it_stands(void **state)
     assert_ptr_equal(said.standing, standing);
 }
 
+static void seats_are_read_where_they_may_stand(void **state)
+{
+    struct gyre_seat at[N] = {0};
+    uint8_t bytes[8 + GYRE_SEAT_BYTES + 1] = {1, 0, 0, 0, 1, 0, 0, 0};
+    struct gyre_record record = {.payload = bytes, .length = 8 + GYRE_SEAT_BYTES};
+    bytes[8 + 24] = 77;
+    memcpy(bytes + 8 + 28, "host", 5);
+    assert_int_equal(gyre_seats_read(&record, 1, N, at), 0);
+    assert_int_equal(at[1].pid, 77);
+    assert_string_equal(at[1].host, "host");
+    assert_int_equal(gyre_seats_read(&record, 2, N, at), GYRE_CORRUPT); /* below the least */
+    assert_int_equal(gyre_seats_read(&record, 0, 1, at), GYRE_CORRUPT); /* behind the last */
+    record.length++;
+    assert_int_equal(gyre_seats_read(&record, 1, N, at), GYRE_CORRUPT);
+    record.length = 7;
+    assert_int_equal(gyre_seats_read(&record, 1, N, at), GYRE_CORRUPT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -97,6 +115,7 @@ int main(void)
         cmocka_unit_test(an_unknown_standing_is_refused),
         cmocka_unit_test(an_epoch_was_seen_before_it_is_completed),
         cmocka_unit_test(a_coordinator_that_is_no_seat_is_none),
+        cmocka_unit_test(seats_are_read_where_they_may_stand),
         cmocka_unit_test(a_member_outside_an_agreement_says_how_it_stands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
