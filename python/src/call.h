@@ -1,0 +1,81 @@
+/* How a group makes a call of Gyre: at once, or started. For the files that hold the calls. */
+#pragma once
+
+#include "failure.h"
+#include "group.h"
+
+#include <ATen/record_function.h>
+
+namespace gyre_torch
+{
+
+/* What torch's profiler is shown. */
+inline std::vector<c10::IValue> profiled(const Operation &operation)
+{
+    std::vector<c10::IValue> values;
+    for (const std::vector<Buffer> *buffers : {&operation.read, &operation.written})
+        for (const Buffer &buffer : *buffers)
+            values.insert(values.end(), buffer.tensors().begin(), buffer.tensors().end());
+    return values;
+}
+
+/* The one tensor of a call that takes a list of one. */
+template <typename T> T &only(const char *call, std::vector<T> &list)
+{
+    if (list.size() != 1)
+        refuse(call, c10::str("takes one tensor, or one list of tensors, and has ", list.size()));
+    return list.front();
+}
+
+/* Makes the blocking call, in this thread. */
+template <auto Run, typename... Arguments>
+void Group::run(Operation &operation, Arguments... arguments)
+{
+    RECORD_FUNCTION(operation.title, profiled(operation));
+    const Communicator::Use comm(*communicator_, operation.call);
+    const int status = Run(comm, arguments...);
+    if (status)
+        communicator_->fail(operation.call, status);
+    for (const Buffer &buffer : operation.written)
+        buffer.deliver();
+}
+
+/* Makes the starting call. The task is the operation's own, or that of all which are collected. */
+template <auto Start, typename... Arguments>
+std::shared_ptr<Task> Group::start(Operation &operation, Arguments... arguments)
+{
+    const Communicator::Use comm(*communicator_, operation.call);
+    std::shared_ptr<Task> task =
+        coalesces() ? coalesced_
+                    : std::make_shared<Task>(communicator_, operation.call, limit_of(operation));
+    task->handles.push_back(nullptr);
+    task->received = operation.received;
+    task->read.insert(task->read.end(), operation.read.begin(), operation.read.end());
+    task->written.insert(task->written.end(), operation.written.begin(), operation.written.end());
+    task->outputs.insert(task->outputs.end(), operation.outputs.begin(), operation.outputs.end());
+    const int status = Start(comm, arguments..., &task->handles.back());
+    if (status)
+        communicator_->fail(operation.call, status);
+    return task;
+}
+
+/* Makes a collective call in the way that the caller wants. Null: it has been waited for, or is
+ * collected. */
+template <auto Run, auto Start, typename... Arguments>
+WorkRef Group::call(Operation &operation, Arguments... arguments)
+{
+    sequence_++;
+    if (operation.at_once && coalesces())
+        lack(operation.call, "this reduction cannot be coalesced with other calls");
+    if (operation.at_once ||
+        (!operation.async && limit_of(operation).count() < 0 && !coalesces())) {
+        run<Run>(operation, arguments...);
+        return operation.async ? new_work(operation, nullptr) : nullptr;
+    }
+    WorkRef work = finish_start(operation, start<Start>(operation, arguments...));
+    if (work && !operation.async)
+        work->wait();
+    return operation.async ? work : nullptr;
+}
+
+} // namespace gyre_torch

@@ -1,0 +1,135 @@
+/* A group of ranks as a backend of torch.distributed: what init_process_group("gyre") and
+ * new_group() make.
+ *
+ * The group translates and holds no algorithm. Each collective is one call of Gyre:
+ *
+ *     asyncOp=False       the blocking call, in the thread of the caller; there is no Work
+ *     asyncOp=True        the starting call; its handle is in a Task, the Task in a Work
+ *     between             the starting call, collected with others by a group of Gyre's calls;
+ *     start_coalescing    one Work for all
+ *     and end_coalescing */
+#pragma once
+
+#include "work.h"
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <atomic>
+#include <thread>
+
+namespace gyre_torch
+{
+
+using WorkRef = c10::intrusive_ptr<c10d::Work>;
+using Tensors = std::vector<at::Tensor>;
+using TensorLists = std::vector<std::vector<at::Tensor>>;
+
+/* A call that is about to be made. */
+struct Operation {
+    const char *call;  /* its name in messages */
+    const char *title; /* its name in torch's profiler */
+    c10d::OpType type;
+    bool async;
+    std::chrono::milliseconds timeout; /* kUnsetTimeout: the group's */
+    bool at_once = false;              /* it cannot go on beside others, so it is waited for */
+    std::vector<Buffer> read = {}, written = {};
+    Tensors outputs = {};                              /* what its Work gives as result */
+    std::shared_ptr<gyre_received> received = nullptr; /* of a message from any rank */
+};
+
+class Group final : public c10d::Backend
+{
+  public:
+    Group(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const std::string &name,
+          std::chrono::milliseconds timeout);
+    ~Group() override;
+
+    /* -- calls.cpp: one tensor on each side -- */
+    WorkRef allreduce(Tensors &tensors, const c10d::AllreduceOptions &options) override;
+    WorkRef broadcast(Tensors &tensors, const c10d::BroadcastOptions &options) override;
+    WorkRef reduce(Tensors &tensors, const c10d::ReduceOptions &options) override;
+    WorkRef _allgather_base(at::Tensor &output, at::Tensor &input,
+                            const c10d::AllgatherOptions &options) override;
+    WorkRef _reduce_scatter_base(at::Tensor &output, at::Tensor &input,
+                                 const c10d::ReduceScatterOptions &options) override;
+    WorkRef alltoall_base(at::Tensor &output, at::Tensor &input,
+                          std::vector<int64_t> &output_splits, std::vector<int64_t> &input_splits,
+                          const c10d::AllToAllOptions &options) override;
+    WorkRef gather_into_tensor(at::Tensor &output, at::Tensor &input,
+                               const c10d::GatherOptions &options) override;
+    WorkRef barrier(const c10d::BarrierOptions &options) override;
+
+    /* -- lists.cpp: a tensor for each rank -- */
+    WorkRef allgather(TensorLists &outputs, Tensors &inputs,
+                      const c10d::AllgatherOptions &options) override;
+    WorkRef gather(TensorLists &outputs, Tensors &inputs,
+                   const c10d::GatherOptions &options) override;
+    WorkRef scatter(Tensors &outputs, TensorLists &inputs,
+                    const c10d::ScatterOptions &options) override;
+    WorkRef reduce_scatter(Tensors &outputs, TensorLists &inputs,
+                           const c10d::ReduceScatterOptions &options) override;
+    WorkRef alltoall(Tensors &outputs, Tensors &inputs,
+                     const c10d::AllToAllOptions &options) override;
+
+    /* -- coalesced.cpp: several calls as one -- */
+    void startCoalescing() override;
+    WorkRef endCoalescing() override;
+    WorkRef allreduce_coalesced(Tensors &tensors,
+                                const c10d::AllreduceCoalescedOptions &options) override;
+    WorkRef allgather_coalesced(TensorLists &outputs, Tensors &inputs,
+                                const c10d::AllgatherOptions &options) override;
+    WorkRef allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+                                            const c10d::AllgatherOptions &options) override;
+    WorkRef reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+                                            const c10d::ReduceScatterOptions &options) override;
+
+    /* -- messages.cpp -- */
+    WorkRef send(Tensors &tensors, int rank, int tag) override;
+    WorkRef recv(Tensors &tensors, int rank, int tag) override;
+    WorkRef recvAnysource(Tensors &tensors, int tag) override;
+    void monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_ranks) override;
+
+    /* -- group.cpp: the group itself -- */
+    const std::string getBackendName() const override;
+    c10::intrusive_ptr<Options> getBackendOptions() override;
+    uint64_t getSequenceNumberForGroup() override;
+    void setTimeout(std::chrono::milliseconds timeout) override;
+    c10d::ErrorType getError() override;
+    void abort() override;
+    void shutdown() override;
+    bool supportsSplitting() const override;
+    c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store> &store,
+                                      const std::vector<int> &ranks,
+                                      const c10::intrusive_ptr<Options> &options) override;
+    bool supportsTensorAlloc(c10::DeviceIndex device) override;
+    at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+
+  private:
+    class Coalescing;
+
+    template <auto Run, auto Start, typename... Arguments>
+    WorkRef call(Operation &operation, Arguments... arguments);
+    template <auto Run, typename... Arguments>
+    void run(Operation &operation, Arguments... arguments);
+    template <auto Start, typename... Arguments>
+    std::shared_ptr<Task> start(Operation &operation, Arguments... arguments);
+    WorkRef finish_start(const Operation &operation, std::shared_ptr<Task> task);
+    WorkRef new_work(const Operation &operation, std::shared_ptr<Task> task);
+    std::chrono::milliseconds limit_of(const Operation &operation) const;
+    std::vector<int> await_arrivals(std::chrono::milliseconds timeout, bool all);
+    void release_all();
+    void arrive(std::chrono::milliseconds timeout);
+    bool coalesces() const;
+    void check_count(const char *call, size_t given) const;
+    void check_root(const char *call, int64_t root) const;
+
+    const std::shared_ptr<Communicator> communicator_;
+    const std::shared_ptr<Completion> completion_;
+    const c10::intrusive_ptr<Options> options_;
+    std::atomic<std::chrono::milliseconds> timeout_;
+    std::atomic<uint64_t> sequence_{0};
+    std::atomic<std::thread::id> coalescer_{}; /* the thread whose calls are collected */
+    std::shared_ptr<Task> coalesced_;          /* what it has collected: used by it alone */
+};
+
+} // namespace gyre_torch

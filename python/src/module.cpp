@@ -1,0 +1,32 @@
+/* The functions of gyre_torch._C. Tested by tests/program/torch/groups.py. */
+#include "gil.h"
+#include "group.h"
+
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/version.h>
+
+namespace py = pybind11;
+
+using gyre_torch::Communicator;
+using gyre_torch::Group;
+
+static c10::intrusive_ptr<c10d::Backend> join(const c10::intrusive_ptr<c10d::Store> &store,
+                                              int rank, int size, const std::string &name,
+                                              std::chrono::milliseconds timeout)
+{
+    return c10::make_intrusive<Group>(store, rank, size, name, timeout);
+}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
+{
+    module.doc() = "Gyre as a backend of torch.distributed.";
+    module.attr("gyre_version") = gyre_version();
+    module.attr("torch_version") = TORCH_VERSION;
+    module.def("join", &join, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("name"),
+               py::arg("timeout"), py::call_guard<py::gil_scoped_release>(),
+               "Makes a group of the ranks that meet in the store under a name.");
+    module.def("close_all", &Communicator::close_all, py::arg("reason"),
+               py::call_guard<py::gil_scoped_release>(),
+               "Ends all groups of this process; with a reason, by aborting them.");
+}
