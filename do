@@ -22,8 +22,8 @@ usage: ./do WORD [ARGUMENTS]
   compare_training [FLAGS]
                         measure training against PyTorch's DistributedDataParallel with gloo, in
                         turns
-  test [NAMES, FLAGS]   build and run all tests but suite guest, or those of files and folders
-                        (tests/link, unit/base/env_test); flags go to `meson test`
+  test [NAMES, FLAGS]   build and run all tests but suites guest and torch, or those of files
+                        and folders (tests/link, unit/base/env_test); flags go to `meson test`
   fuzz [NAME] [SECONDS] foreign bytes against every parser, or one, by libFuzzer (60 seconds each)
   nemesis [--kills N | --connections N] [--seed S]
                         hurt real jobs: N random SIGKILLs of ranks (400), as many and a quarter of
@@ -44,7 +44,8 @@ usage: ./do WORD [ARGUMENTS]
   install [--prefix FOLDER]
                         install library, headers, tool and pages (set DESTDIR to stage them)
   package               make Debian packages of library, headers and tool, in build-package/
-  packages [ci]         install what building (and continuous integration) needs
+  packages [ci | torch] install what building (and continuous integration) needs; or fetch PyTorch,
+                        3 GB, into ~/.cache/gyre/torch for suite torch
   ci                    all that a change must pass: compilers, sanitizers, coverage
   clean                 remove build folders
 
@@ -214,6 +215,24 @@ provide() {
         fail "please install, under whatever names your system has for these Debian packages:" \
             "${packages% }"
     fi
+}
+
+# PyTorch from PyPI and what gyre_torch is built with, beside the tree: 5 GB with its libraries for
+# CUDA. What is there stays as it is.
+provide_torch() {
+    place=${XDG_CACHE_HOME:-$HOME/.cache}/gyre/torch
+    if "$place/bin/python" -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null; then
+        say "PyTorch is in $place: $(du -sh "$place" | cut -f 1)"
+        return
+    fi
+    provide compile
+    say "fetching PyTorch into $place: 3 GB to load, 5 GB on disk"
+    mkdir -p "$(dirname "$place")"
+    quietly "python3 could not make $place (Debian: python3-venv, python3-dev)" \
+        python3 -m venv "$place"
+    quietly "pip could not fetch PyTorch" "$place/bin/pip" install --no-cache-dir torch numpy \
+        setuptools wheel ninja expecttest
+    say "PyTorch is in $place: $(du -sh "$place" | cut -f 1)"
 }
 
 # --- building -------------------------------------------------------------------------------------
@@ -459,8 +478,10 @@ run_tests() {
     status=0
     left_out=
     [ $# -gt 0 ] ||
-        left_out="left out: suite guest, minutes in an emulated machine: ./do test --suite guest"
+        left_out="left out: suite guest, minutes in an emulated machine: ./do test --suite guest
+left out: suite torch, gyre_torch with PyTorch: ./do test --suite torch"
     with_guests "$@" || set -- "$@" --no-suite guest
+    case " $* " in *torch*) ;; *) set -- "$@" --no-suite torch ;; esac
     rm -f "$BUILD/meson-logs/testlog.json"
     say "running the tests"
     # shellcheck disable=SC2046 # the words are words
@@ -639,7 +660,13 @@ format) format ;;
 install) install "$@" ;;
 package) package ;;
 docs) docs ;;
-packages) provide "${1-build}" ;;
+packages)
+    case ${1-build} in
+    build | ci) provide "${1-build}" ;;
+    torch) provide_torch ;;
+    *) refuse "no packages for" "$1" build ci torch ;;
+    esac
+    ;;
 ci) exec .ci/run "$@" ;;
 clean) clean ;;
 '' | help | -h | --help) usage ;;

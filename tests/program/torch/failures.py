@@ -1,0 +1,169 @@
+"""What a rank sees when another dies, fails, leaves, or calls something else."""
+
+import datetime
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+import rig
+
+
+def lose_a_rank(rank, size, asynchronous):
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    tensor = torch.ones(10)
+
+    def reduce():
+        if asynchronous:
+            dist.all_reduce(tensor, async_op=True).wait()
+        else:
+            dist.all_reduce(tensor)
+
+    rig.raises(dist.DistBackendError, ["gyre: all_reduce: GYRE_PEER_LOST", "rank 1",
+                                       os.uname().nodename], reduce)
+    rig.raises(dist.DistBackendError, ["GYRE_PEER_LOST"], dist.barrier)
+    backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+    assert backend.get_error() == torch._C._distributed_c10d.ErrorType.REMOTE_ERROR
+
+
+def a_killed_rank():
+    for asynchronous in (False, True):
+        rig.run(lose_a_rank, 3, asynchronous, lost=(1,))
+
+
+def lose_with_future(rank, size):
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    future = dist.all_reduce(torch.ones(10), async_op=True).get_future()
+    rig.raises(RuntimeError, ["GYRE_PEER_LOST", "rank 1"], future.wait)
+
+
+def a_future_fails():
+    rig.run(lose_with_future, 3, lost=(1,))
+
+
+def differ(rank, size, how):
+    tensor = torch.ones(10 + rank * (how == "shape"),
+                        dtype=torch.float64 if how == "dtype" and rank else torch.float32)
+    op = dist.ReduceOp.MAX if how == "op" and rank else dist.ReduceOp.SUM
+    call = dist.broadcast if how == "call" and rank else None
+    step = (lambda: call(tensor, src=0)) if call else (lambda: dist.all_reduce(tensor, op))
+    words = {"shape": ["10", "11"], "dtype": ["f32", "f64"], "op": ["sum", "max"],
+             "call": ["all_reduce", "broadcast"]}[how]
+    rig.raises(dist.DistBackendError, ["GYRE_MISMATCH", *words], step)
+
+
+def ranks_that_differ():
+    for how in ("shape", "dtype", "op", "call"):
+        rig.run(differ, 2, how)
+
+
+def go_by_exception(rank, size):
+    if rank == 1:
+        raise ValueError("planted")
+    rig.raises(dist.DistBackendError, ["rank 1", "uncaught ValueError: planted"], dist.barrier)
+
+
+def script(rank, size, place):
+    """A rank of its own program, whose uncaught exception runs Python's exit handlers."""
+    rig.begin(rank, size, place)
+    dist.barrier()
+    go_by_exception(rank, size)
+    os._exit(0)
+
+
+def run_script(rank, size, place):
+    return subprocess.Popen(
+        [sys.executable, __file__, "--script", str(rank), str(size), place],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )
+
+
+def an_exception_is_told_to_the_others():
+    place = f"/tmp/gyre-torch-script-{os.getpid()}"
+    ranks = [run_script(rank, 2, place) for rank in range(2)]
+    texts = [one.communicate(timeout=rig.LIMIT)[0] for one in ranks]
+    os.unlink(place)
+    assert ranks[0].returncode == 0, texts[0]
+    assert ranks[1].returncode == 1 and "planted" in texts[1], (ranks[1].returncode, texts[1])
+
+
+def time_out(rank, size):
+    group = dist.new_group(timeout=datetime.timedelta(milliseconds=300))
+    if rank == 0:
+        rig.raises(dist.DistBackendError, ["GYRE_TIMED_OUT", "rank 1"],
+                   lambda: dist.all_reduce(torch.ones(2), group=group))
+    dist.barrier()
+
+
+def a_rank_that_does_not_come():
+    rig.run(time_out, 2)
+
+
+def abort_a_group(rank, size):
+    group = dist.new_group()
+    if rank == 1:
+        group.abort()
+    rig.raises(dist.DistBackendError, ["GYRE_ABORTED", "rank 1"],
+               lambda: [dist.barrier(group=group) for _ in range(1000000)])
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)  # the other group goes on
+    assert tensor.item() == size
+
+
+def abort():
+    rig.run(abort_a_group, 3)
+
+
+def go_on_in_a_child(rank, size):
+    """A forked child, as a data loader's, leaves the group to its parent."""
+    child = os.fork()
+    if child == 0:
+        try:
+            rig.raises(dist.DistBackendError, ["GYRE_FORKED"], dist.barrier)
+            dist.destroy_process_group()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    assert tensor.item() == size
+    loader = torch.utils.data.DataLoader(list(range(8)), batch_size=4, num_workers=2)
+    for batch in loader:
+        dist.all_reduce(batch)
+    dist.barrier()
+
+
+def children():
+    rig.run(go_on_in_a_child, 2)
+
+
+def monitor(rank, size, all_ranks):
+    group = dist.new_group()
+    short = datetime.timedelta(milliseconds=300)
+    dist.monitored_barrier(group=group, wait_all_ranks=all_ranks)
+    if rank == 0:
+        words = "Ranks 1, 2 failed" if all_ranks else "Rank 1 failed"
+        rig.raises(dist.DistBackendError, [words + " to pass monitoredBarrier in 300 ms"],
+                   lambda: dist.monitored_barrier(group, short, wait_all_ranks=all_ranks))
+    dist.barrier()
+
+
+def monitored_barrier():
+    for all_ranks in (False, True):
+        rig.run(monitor, 3, all_ranks)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--script"]:
+        script(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    rig.main(a_killed_rank, a_future_fails, ranks_that_differ, an_exception_is_told_to_the_others,
+             a_rank_that_does_not_come, abort, children, monitored_barrier)

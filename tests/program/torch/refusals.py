@@ -1,0 +1,64 @@
+"""Arguments that cannot be used are refused at once, and the group goes on."""
+
+import torch
+import torch.distributed as dist
+
+import rig
+
+
+def group_of(device="cpu"):
+    return dist.distributed_c10d._get_default_group()._get_backend(torch.device(device))
+
+
+def refuse_each(rank, size):
+    ones, mask = torch.ones(4), torch.ones(4, dtype=torch.bool)
+    fnuz = torch.ones(4).to(torch.float8_e4m3fnuz)
+    group = group_of()
+    refused = (
+        (NotImplementedError, ["layout"], lambda: group.reduce(ones.to_sparse(), 0)),
+        (NotImplementedError, ["meta"], lambda: group.reduce(ones.to("meta"), 0)),
+        (ValueError, ["invalid root rank: 9", "2 ranks"], lambda: group.broadcast(ones, 9)),
+        (ValueError, ["ReduceOp.AVG", "Bool"], lambda: dist.all_reduce(mask, dist.ReduceOp.AVG)),
+        (ValueError, ["BAND", "Float"], lambda: dist.all_reduce(ones, dist.ReduceOp.BAND)),
+        (ValueError, ["SUM", "Float8_e4m3fnuz"], lambda: dist.all_reduce(fnuz)),
+        (ValueError, ["7 elements is not 2 blocks of 4"],
+         lambda: dist.all_gather_into_tensor(torch.empty(7), ones)),
+        (ValueError, ["for each of 2 ranks", "has 3"],
+         lambda: dist.all_gather([torch.empty(4)] * 3, ones)),
+        (ValueError, ["5 rows", "2 equal parts"],
+         lambda: dist.all_to_all_single(torch.empty(5), torch.empty(5))),
+        (ValueError, ["split sizes [3, 3]", "4 rows"],
+         lambda: dist.all_to_all_single(torch.empty(4), ones, [3, 3], [2, 2])),
+        (ValueError, ["different sizes"],
+         lambda: group.reduce_scatter(ones, [torch.ones(4), torch.ones(5)])),
+        (ValueError, ["tag -3"], lambda: group.send([ones], 1 - rank, -3)),
+        (ValueError, ["no rank 5"], lambda: group.send([ones], 5, 0)),
+    )
+    for kind, words, step in refused:
+        rig.raises(kind, words, step)
+    dist.all_reduce(ones)
+    assert ones.tolist() == [float(size)] * 4
+
+
+def each():
+    rig.run(refuse_each, 2)
+
+
+def use_a_destroyed_group(rank, size):
+    group = dist.new_group()
+    backend = group._get_backend(torch.device("cpu"))
+    work = backend.allreduce([torch.ones(3)])
+    assert work.wait()
+    dist.barrier()
+    dist.destroy_process_group(group)
+    rig.raises(dist.DistBackendError, ["has been destroyed"],
+               lambda: backend.allreduce([torch.ones(3)]))
+    backend.shutdown()
+
+
+def a_destroyed_group():
+    rig.run(use_a_destroyed_group, 2)
+
+
+if __name__ == "__main__":
+    rig.main(each, a_destroyed_group)

@@ -1,0 +1,32 @@
+#!/bin/sh
+# Runs one test of gyre_torch: builds the extension from python/ against the library of the build
+# folder, and runs the test with the torch that `./do packages torch` has fetched. Exits with 77
+# where that is absent.
+#
+#     run.sh SOURCE BUILD NAME
+set -eu
+source=$1
+build=$2
+name=$3
+python=${XDG_CACHE_HOME:-$HOME/.cache}/gyre/torch/bin/python
+place=$build/python
+if [ ! -x "$python" ]; then
+    echo "no PyTorch here: ./do packages torch fetches it"
+    exit 77
+fi
+mkdir -p "$place/lib"
+export LIBGYRE_BUILD="$build" MAX_JOBS="${MAX_JOBS:-2}" PYTHONDONTWRITEBYTECODE=1
+[ ! -d /usr/lib/ccache ] || PATH=/usr/lib/ccache:$PATH # g++ by way of ccache
+
+# One test builds at a time; those after it find all built.
+(
+    flock 9
+    cd "$source/python"
+    "$python" setup.py egg_info --egg-base "$place/lib" build --build-base "$place/work" \
+        --build-lib "$place/lib" >"$place/log" 2>&1
+) 9>"$place/lock" || {
+    tail -n 40 "$place/log"
+    exit 1
+}
+cd "$place" # where no folder is called gyre_torch
+PYTHONPATH=$place/lib exec "$python" "$source/tests/program/torch/$name.py"
