@@ -7,10 +7,10 @@
  * The first watch starts the thread, and the last one ends it. A watch's poller is one descriptor
  * in the thread's, so a watch leaves by one call, whatever it still has open.
  *
- * `lock` covers the list and everything in it that is not a watch's own. The thread holds it while
- * it serves, and takes the watches' locks one after the other. Nothing under them blocks, but for
- * the unmapping of CUDA memory, which a driver may delay. So no group holds up another, and a watch
- * that has been dismissed is not touched any more.
+ * `watch_lock` covers the list and everything in it that is not a watch's own. The thread holds it
+ * while it serves, and takes the watches' locks one after the other. Nothing under them blocks, but
+ * for the unmapping of CUDA memory, which a driver may delay. So no group holds up another, and a
+ * watch that has been dismissed is not touched any more.
  *
  * A forked child has no thread, and forgets its parent's: a group that it joins by itself starts
  * another. The lock is held while a process forks, so the child finds the list whole.
@@ -35,7 +35,7 @@ struct gyre_watch_thread {
     struct gyre_watch *first;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gyre_watch_thread *current; /* NULL: this process has no watch */
 
 /* -- the thread -------------------------------------------------------------------------------- */
@@ -82,17 +82,17 @@ static void *run(void *argument)
     struct gyre_watch_thread *self = argument;
     struct epoll_event event[EVENTS];
 
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&watch_lock);
     while (!self->ending) {
         int timeout = sleep_ms(self);
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&watch_lock);
         int count = epoll_wait(self->poller, event, EVENTS, timeout);
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&watch_lock);
         for (int i = 0; i < count; i++)
             note_event(self, &event[i]);
         serve_all(self);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&watch_lock);
     return NULL;
 }
 
@@ -109,12 +109,12 @@ static void close_thread(struct gyre_watch_thread *self)
 
 static void hold_for_fork(void)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&watch_lock);
 }
 
 static void resume_after_fork(void)
 {
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&watch_lock);
 }
 
 static void forget_in_child(void)
@@ -122,7 +122,7 @@ static void forget_in_child(void)
     if (current != NULL)
         close_thread(current);
     current = NULL;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&watch_lock);
 }
 
 static void follow_forks(void)
@@ -208,10 +208,10 @@ int gyre_watch_enlist(struct gyre_watch *watch)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     pthread_once(&once, follow_forks);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&watch_lock);
     int status = add_watch(watch);
     struct gyre_watch_thread *idle = retire_idle(); /* where it was made in vain */
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&watch_lock);
     if (idle != NULL)
         end_thread(idle);
     if (status == 0)
@@ -221,14 +221,14 @@ int gyre_watch_enlist(struct gyre_watch *watch)
 
 void gyre_watch_dismiss(struct gyre_watch *watch)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&watch_lock);
     struct gyre_watch **at = &watch->thread->first;
     while (*at != watch)
         at = &(*at)->next;
     *at = watch->next;
     epoll_ctl(watch->thread->poller, EPOLL_CTL_DEL, watch->poller, NULL);
     struct gyre_watch_thread *idle = retire_idle();
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&watch_lock);
     if (idle != NULL)
         end_thread(idle);
 }
