@@ -81,6 +81,12 @@ bool gyre_domain_oversubscribed(const struct gyre_domain *domain)
     return false;
 }
 
+bool gyre_domain_shares(const struct gyre_domain *domain)
+{
+    (void)domain;
+    return false;
+}
+
 bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer)
 {
     (void)domain;
@@ -108,6 +114,12 @@ int gyre_domain_unshare(struct gyre_domain *domain, void *base)
     (void)domain;
     (void)base;
     return GYRE_INVALID;
+}
+
+void gyre_domain_settle(struct gyre_domain *domain, const void *base)
+{
+    (void)domain;
+    (void)base;
 }
 
 void gyre_domain_give(struct gyre_domain *domain, const void *base)
@@ -190,10 +202,12 @@ int gyre_domain_detach(struct gyre_domain *domain, uint32_t id)
 
 /* -- no epoch follows -------------------------------------------------------------------------- */
 
-int gyre_domain_gather(struct gyre_domain *domain, bool leave, struct gyre_company *company,
-                       struct gyre_job *job, struct gyre_trouble *trouble)
+int gyre_domain_gather(struct gyre_domain *domain, const char *made_by, bool leave,
+                       struct gyre_company *company, struct gyre_job *job,
+                       struct gyre_trouble *trouble)
 {
     (void)domain;
+    (void)made_by;
     (void)leave;
     (void)company;
     (void)job;
@@ -211,6 +225,47 @@ struct gyre_domain_loss gyre_domain_loss_of(const struct gyre_domain *domain, ui
     (void)domain;
     (void)rank;
     return (struct gyre_domain_loss){GYRE_FATE_LIVES, 0};
+}
+
+bool gyre_domain_stands_next(const struct gyre_domain *domain, uint32_t rank)
+{
+    (void)domain;
+    (void)rank;
+    return false;
+}
+
+int gyre_domain_ask(struct gyre_domain *domain, const char *configuration,
+                    struct gyre_trouble *trouble)
+{
+    (void)domain;
+    (void)configuration;
+    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "nobody takes simulated newcomers in");
+}
+
+int gyre_domain_open_room(struct gyre_domain *domain, const char *configuration,
+                          struct gyre_trouble *trouble)
+{
+    (void)domain;
+    (void)configuration;
+    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "simulated ranks take no newcomers in");
+}
+
+uint32_t gyre_domain_waiting(struct gyre_domain *domain)
+{
+    (void)domain;
+    return 0;
+}
+
+uint32_t gyre_domain_invite(struct gyre_domain *domain, uint32_t most)
+{
+    (void)domain;
+    (void)most;
+    return 0;
+}
+
+void gyre_domain_disinvite(struct gyre_domain *domain)
+{
+    (void)domain;
 }
 
 /* -- no helper --------------------------------------------------------------------------------- */

@@ -47,7 +47,7 @@ static int init_world(const struct gyre_options *options, struct gyre_comm **com
 }
 
 /* Begins with a communicator, by either way. */
-static int begin_comm(const char *call, const struct gyre_options *given, struct gyre_comm **out,
+static int begin_with(const char *call, const struct gyre_options *given, struct gyre_comm **out,
                       int (*make)(const struct gyre_options *, struct gyre_comm **,
                                   struct gyre_trouble *))
 {
@@ -71,12 +71,12 @@ static int begin_comm(const char *call, const struct gyre_options *given, struct
 
 int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
 {
-    return begin_comm("gyre_init", options, out, init_world);
+    return begin_with("gyre_init", options, out, init_world);
 }
 
 int gyre_join(struct gyre_comm **out, const struct gyre_options *options)
 {
-    return begin_comm("gyre_join", options, out, gyre_world_join);
+    return begin_with("gyre_join", options, out, gyre_world_join);
 }
 
 int gyre_init_in_process(struct gyre_comm **comms, int count, const int *devices,
