@@ -207,7 +207,9 @@ expect "a skip tells its reason" said '^skipped: proc_c: no namespaces: "EPERM"$
 expect "a skipped case is named" said '^skipped: test_a: inner_case$'
 expect "a failure is the exit code" [ "$code" = 1 ]
 expect "what takes minutes is left out" noted 'meson test .*--no-suite guest'
-expect "and named" said '^left out: suite guest'
+expect "suite torch is left out" noted 'meson test .*--no-suite torch'
+expect "and both are named" said '^left out: suite guest'
+expect "torch too" said '^left out: suite torch'
 sed -i '/TIMEOUT/d' "$room/testlog"
 echo 0 >"$room/test_status"
 run_do test --suite unit
@@ -215,7 +217,7 @@ expect "flags go to meson" noted 'meson test .*--suite unit'
 expect "success is the exit code" [ "$code" = 0 ]
 : >"$room/calls"
 run_do test --suite guest
-expect "suite guest runs where it is asked for" not_noted 'no-suite'
+expect "suite guest runs where it is asked for" not_noted 'no-suite guest'
 
 # --- benches ---
 

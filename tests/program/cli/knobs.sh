@@ -82,7 +82,7 @@ two_values() { # of a knob, with blanks between
     GYRE_ALGO) echo auto ring ;;
     GYRE_REPRODUCIBLE) echo 0 1 ;;
     GYRE_SLICE) echo 65536 131072 ;;
-    GYRE_LANES | GYRE_TCP_CONNECTIONS) echo 1 2 ;;
+    GYRE_LANES | GYRE_TCP_CONNECTIONS | GYRE_LINKS_AT_ONCE) echo 1 2 ;;
     GYRE_TCP_SUMS) echo payload header ;;
     GYRE_TCP_SECURITY) echo auth none ;;
     GYRE_TCP_RENEW) echo never always ;;
