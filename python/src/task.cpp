@@ -92,7 +92,7 @@ bool Task::wait_for_taker(Clock::time_point end, bool limited, std::unique_lock<
     return true;
 }
 
-bool Task::wait(std::chrono::milliseconds time)
+bool Task::wait(std::chrono::milliseconds time, const std::function<void()> &before_telling)
 {
     time = time.count() < 0 ? limit_ : time;
     const bool limited = time.count() >= 0;
@@ -111,14 +111,17 @@ bool Task::wait(std::chrono::milliseconds time)
     }
     if (!failure && status != GYRE_AGAIN)
         failure = outcome(status); /* copies, without the lock */
+    const bool ended = failure || status != GYRE_AGAIN;
+    if (ended && before_telling)
+        before_telling();
     hold.lock();
-    if (!failure && status == GYRE_AGAIN) {
-        taken_ = false;
-        changed_.notify_one();
-        return false;
+    if (ended) {
+        finish(std::move(failure), hold);
+        return true;
     }
-    finish(std::move(failure), hold);
-    return true;
+    taken_ = false;
+    changed_.notify_one();
+    return false;
 }
 
 bool Task::poll()

@@ -45,8 +45,10 @@ class Task
     bool poll();
 
     /* Waits until it has ended, for a time; negative: for the task's limit. False: the time has
-     * passed, and the task goes on. */
-    bool wait(std::chrono::milliseconds time);
+     * passed, and the task goes on. If this thread sees it end, it calls `before_telling` before
+     * it tells those who asked. */
+    bool wait(std::chrono::milliseconds time,
+              const std::function<void()> &before_telling = nullptr);
 
     /* Why it has failed; null: it has not, or not yet. */
     std::exception_ptr failure();

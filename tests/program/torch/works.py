@@ -25,6 +25,22 @@ def futures():
     rig.run(chain_futures, 3)
 
 
+def wait_in_a_callback(rank, size):
+    """What a future sets off waits for a future in turn, as DDP's PowerSGD hook does."""
+    def go_on(future):
+        tensor = future.value()[0]
+        inner = dist.all_reduce(tensor, async_op=True).get_future().wait()[0]
+        return dist.all_reduce(inner, async_op=True).get_future().wait()[0]
+
+    for _ in range(5):
+        future = dist.all_reduce(torch.ones(3), async_op=True).get_future().then(go_on)
+        assert future.wait().tolist() == [size ** 3] * 3
+
+
+def futures_within_futures():
+    rig.run(wait_in_a_callback, 2)
+
+
 def end_out_of_order(rank, size):
     """The first future waits for a message that is sent last."""
     late = torch.zeros(1)
@@ -157,5 +173,5 @@ def memory_stays_flat():
 
 
 if __name__ == "__main__":
-    rig.main(futures, futures_in_another_order, dropped, limits, threads, python_is_not_held,
-             memory_stays_flat)
+    rig.main(futures, futures_within_futures, futures_in_another_order, dropped, limits, threads,
+             python_is_not_held, memory_stays_flat)
