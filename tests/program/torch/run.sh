@@ -18,12 +18,20 @@ mkdir -p "$place/lib"
 export LIBGYRE_BUILD="$build" MAX_JOBS="${MAX_JOBS:-2}" PYTHONDONTWRITEBYTECODE=1
 [ ! -d /usr/lib/ccache ] || PATH=/usr/lib/ccache:$PATH # g++ by way of ccache
 
-# One test builds at a time; those after it find all built.
+# One test builds at a time; those after it find all built, and touch nothing that others use.
+is_built() {
+    [ -f "$place/stamp" ] && [ -z "$(find "$source/python" "$source/include" "$build"/src/libgyre* \
+        -type f -newer "$place/stamp" | head -n 1)" ]
+}
+
 (
     flock 9
+    ! is_built || exit 0
+    touch "$place/began"
     cd "$source/python"
     "$python" setup.py egg_info --egg-base "$place/lib" build --build-base "$place/work" \
         --build-lib "$place/lib" >"$place/log" 2>&1
+    mv "$place/began" "$place/stamp"
 ) 9>"$place/lock" || {
     tail -n 40 "$place/log"
     exit 1
