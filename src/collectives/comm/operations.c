@@ -278,6 +278,14 @@ int gyre_comm_run(struct gyre_comm *comm, const struct gyre_request *request)
     return status;
 }
 
+int gyre_comm_enter_and_run(struct gyre_comm *comm, const struct gyre_request *request)
+{
+    gyre_domain_enter(comm->domain);
+    int status = gyre_comm_run(comm, request);
+    gyre_domain_leave(comm->domain);
+    return status;
+}
+
 int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_request *request, void *buffer,
                     struct gyre_work **out)
 {

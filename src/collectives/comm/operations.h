@@ -5,10 +5,13 @@
 #include "collectives/comm/communicator.h"
 #include "collectives/comm/request.h"
 
-/* All calls: owner. */
+/* All calls but gyre_comm_enter_and_run(): owner. */
 
 /* Runs an operation to its end. */
 int gyre_comm_run(struct gyre_comm *comm, const struct gyre_request *request);
+
+/* Runs an operation for a caller that is not the owner: enters the domain and leaves it. */
+int gyre_comm_enter_and_run(struct gyre_comm *comm, const struct gyre_request *request);
 
 /* Runs an operation, unchecked and its buffers not measured, where it goes the shortest way and its
  * shape is that of the operation before, as in a loop: the shape has passed the checks. False: the

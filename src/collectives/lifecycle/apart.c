@@ -161,9 +161,7 @@ static int tell_words(struct parting *parting, struct part_word *mine)
         .output = {.address = parting->word, .bytes = parent->n * bytes}};
     mine->status = parting->trouble->status;
     snprintf(mine->text, sizeof mine->text, "%s", parting->trouble->text);
-    gyre_domain_enter(parent->domain);
-    int status = gyre_comm_run(parting->parent, &request);
-    gyre_domain_leave(parent->domain);
+    int status = gyre_comm_enter_and_run(parting->parent, &request);
     if (status)
         return gyre_trouble_set(parting->trouble, status, "%s",
                                 gyre_progress_story(parent->progress));

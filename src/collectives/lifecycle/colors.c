@@ -20,10 +20,7 @@ int gyre_colors_reduce(struct gyre_comm *comm, void *table, uint64_t count, enum
         .shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = type, .op = op, .count = count},
         .input.address = table,
         .output.address = table};
-    gyre_domain_enter(comm->domain);
-    int status = gyre_comm_run(comm, &request);
-    gyre_domain_leave(comm->domain);
-    return status;
+    return gyre_comm_enter_and_run(comm, &request);
 }
 
 int gyre_colors_tell(struct gyre_comm *comm, int color, int key, struct gyre_color *choice)

@@ -12,7 +12,6 @@
  * Tested by tests/program/failures/grow.c. */
 #include "collectives/lifecycle/grow.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "collectives/comm/operations.h"
 #include "collectives/comm/progress.h"
@@ -20,7 +19,6 @@
 #include "collectives/lifecycle/world.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static const char ended_by_grow[] = "gyre_grow() has ended this communicator; use the larger one";
 
@@ -51,10 +49,7 @@ static int tell_invitation(struct gyre_comm *world, struct invitation *invitatio
         .shape = {.verb = GYRE_VERB_BROADCAST, .type = GYRE_U8, .count = sizeof *invitation},
         .input.address = invitation,
         .output.address = invitation};
-    gyre_domain_enter(world->domain);
-    int status = gyre_comm_run(world, &request);
-    gyre_domain_leave(world->domain);
-    return status;
+    return gyre_comm_enter_and_run(world, &request);
 }
 
 /* The old communicator has failed: a call on it says so, and gyre_shrink() goes on. */

@@ -15,9 +15,7 @@ int gyre_epoch_supersede(struct gyre_comm *world, const char *ended_by,
         .shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I64, .op = GYRE_MAX, .count = 3},
         .input.address = here,
         .output.address = here};
-    gyre_domain_enter(world->domain);
-    int status = gyre_comm_run(world, &request);
-    gyre_domain_leave(world->domain);
+    int status = gyre_comm_enter_and_run(world, &request);
     if (!status) {
         world->progress->superseded = true;
         gyre_trouble_set(&world->progress->trouble, GYRE_ABORTED, "%s", ended_by);

@@ -134,11 +134,8 @@ static int exchange_words(struct muster *muster, struct process_word *mine)
         .input = {.address = mine, .bytes = sizeof *mine},
         .output = {.address = muster->word, .bytes = n * sizeof *mine}};
     int status = gyre_comm_check(muster->processes, "gyre_init_in_process");
-    if (!status) {
-        gyre_domain_enter(muster->processes->domain);
-        status = gyre_comm_run(muster->processes, &request);
-        gyre_domain_leave(muster->processes->domain);
-    }
+    if (!status)
+        status = gyre_comm_enter_and_run(muster->processes, &request);
     if (status)
         return gyre_trouble_set(trouble, status, "%s",
                                 gyre_progress_story(muster->processes->progress));
