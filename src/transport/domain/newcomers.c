@@ -56,7 +56,7 @@ uint32_t gyre_domain_waiting(struct gyre_domain *domain)
 uint32_t gyre_domain_invite(struct gyre_domain *domain, uint32_t most)
 {
     const struct gyre_members *members = domain->members;
-    const uint32_t seats = members->n - gyre_members_next_seat(members);
+    const uint32_t seats = members->n - gyre_members_next_seat(members->standing, members->n);
     most = most < GYRE_NEWCOMERS_AT_ONCE ? most : GYRE_NEWCOMERS_AT_ONCE;
     most = most < seats ? most : seats;
     if (!most || !gyre_domain_waiting(domain))

@@ -345,10 +345,7 @@ static int hand_channels_over(struct gyre_joining *join)
     int status = 0;
     for (uint32_t i = 0; i < join->controls && !status; i++) {
         struct gyre_talk *talk = &join->control[i].talk;
-        struct pollfd wait = {.fd = talk->fd, .events = POLLOUT};
-        while (gyre_talk_pending(talk) && gyre_talk_flush(talk) == GYRE_AGAIN &&
-               gyre_now_ns() < until)
-            poll(&wait, 1, GYRE_JOIN_TICK_MS);
+        gyre_talk_drain(talk, until);
         gyre_join_remove_slot(join, &join->control[i].io_slot);
         gyre_socket_hold(talk->fd, join->options->dead_time_ms);
         gyre_socket_expedite(talk->fd);

@@ -251,8 +251,7 @@ static void hear_member(struct member_gathering *gather, uint32_t seat,
     if (record->kind == GYRE_MEMBER_CUT_OFF) {
         gyre_membership_cut_off(gather->agreement, seat);
     } else if (record->kind == GYRE_MEMBER_SEATS && dial->calls) {
-        if (gyre_seats_read(record, gyre_members_next_seat(gather->members), gather->n,
-                            gather->members->at))
+        if (gyre_seats_read(record, gather->seats, gather->n, gather->members->at))
             dial_later(gather, dial);
     } else if (gyre_statement_decode(record, gather->n, &heard)) {
         dial_later(gather, dial);
@@ -435,14 +434,6 @@ static int set_late(const struct member_gathering *gather)
                             missing[0] ? missing : "those that another rank waits for");
 }
 
-/* Gives a socket until then to take all that was said. */
-static void flush_talk(struct gyre_talk *talk, uint64_t until)
-{
-    struct pollfd wait = {.fd = talk->fd, .events = POLLOUT};
-    while (gyre_talk_pending(talk) && gyre_talk_flush(talk) == GYRE_AGAIN && gyre_now_ns() < until)
-        poll(&wait, 1, TICK_MS);
-}
-
 /* Says how it ended to all callers, and gives the sockets a moment to take it. */
 static void tell_callers(struct member_gathering *gather, enum gyre_member_record kind)
 {
@@ -452,7 +443,7 @@ static void tell_callers(struct member_gathering *gather, enum gyre_member_recor
             say(gather, &gather->guest[i].talk, kind);
     for (uint32_t i = 0; i < gather->guests; i++)
         if (gather->guest[i].calls)
-            flush_talk(&gather->guest[i].talk, until);
+            gyre_talk_drain(&gather->guest[i].talk, until);
 }
 
 /* Tells the callers who comes, and the newcomers who is there. What follows is the view. */
@@ -470,7 +461,7 @@ static void introduce_newcomers(struct member_gathering *gather, uint32_t first,
         (void)gyre_newcomer_say_taken(talk, members, first + i);
         (void)gyre_seats_say(talk, members->at, 0, first + count);
         say(gather, talk, GYRE_MEMBER_VIEW);
-        flush_talk(talk, until);
+        gyre_talk_drain(talk, until);
     }
 }
 
@@ -521,9 +512,9 @@ static int take_view(struct member_gathering *gather, struct gyre_company *compa
 {
     struct gyre_statement view = gyre_membership_statement(gather->agreement);
     struct gyre_members *members = gather->members;
-    uint32_t root = 0, first = gyre_members_next_seat(members);
+    uint32_t root = 0, first = gyre_members_next_seat(members->standing, members->n);
     gyre_members_expect(members, view.standing, view.epoch);
-    const uint32_t coming = gyre_members_next_seat(members) - first;
+    const uint32_t coming = gyre_members_next_seat(members->standing, members->n) - first;
     if (gather->is->leaving)
         return 0;
     int status = make_company(gather, company);
@@ -590,7 +581,7 @@ static int open_gathering(struct member_gathering *gather)
                                                     .suspect_ns = dead < SUSPECT ? dead : SUSPECT,
                                                     .limit_ns = (uint64_t)is->limit_ms * GYRE_MS};
     gather->n = members->n;
-    gather->seats = gyre_members_next_seat(members);
+    gather->seats = gyre_members_next_seat(members->standing, members->n);
     gather->guests = gather->seats + SPARE;
     gather->guest = calloc(gather->guests, sizeof *gather->guest);
     gather->dial = calloc(gather->seats, sizeof *gather->dial);

@@ -81,12 +81,11 @@ void gyre_members_complete(struct gyre_members *members)
     memcpy(members->standing, members->next, members->n);
 }
 
-uint32_t gyre_members_next_seat(const struct gyre_members *members)
+uint32_t gyre_members_next_seat(const uint8_t *standing, uint32_t n)
 {
-    uint32_t seat = members->n;
-    while (seat > members->founders && members->standing[seat - 1] == GYRE_STANDING_VACANT)
-        seat--;
-    return seat;
+    while (n > 0 && standing[n - 1] == GYRE_STANDING_VACANT)
+        n--;
+    return n;
 }
 
 void gyre_members_expect(struct gyre_members *members, const uint8_t *next, uint32_t seen)

@@ -62,8 +62,8 @@ struct gyre_members *gyre_members_create(const struct gyre_joined *joined,
 /* Makes members with that many founders, of whom nothing is known yet. NULL: no memory. */
 struct gyre_members *gyre_members_make_seats(uint32_t founders);
 
-/* The seat of the next newcomer: the first that nobody has had; n: there is none. */
-uint32_t gyre_members_next_seat(const struct gyre_members *members);
+/* The seat of the next newcomer in a view of n seats: the first that nobody has had; n: none. */
+uint32_t gyre_members_next_seat(const uint8_t *standing, uint32_t n);
 
 /* Takes the view of epoch `seen` as agreed. Seats that were vacant are newcomers'. */
 void gyre_members_expect(struct gyre_members *members, const uint8_t *next, uint32_t seen);

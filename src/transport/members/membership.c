@@ -190,9 +190,8 @@ static bool all_have_called(const struct gyre_membership *agreement)
 /* Gives the newcomers the seats behind all that anybody has had. */
 static void seat_newcomers(struct gyre_membership *agreement)
 {
-    uint32_t left = agreement->is.newcomers, seat = agreement->is.n;
-    while (seat > 0 && agreement->standing[seat - 1] == GYRE_STANDING_VACANT)
-        seat--;
+    uint32_t left = agreement->is.newcomers;
+    uint32_t seat = gyre_members_next_seat(agreement->standing, agreement->is.n);
     for (; left && seat < agreement->is.n; seat++, left--)
         agreement->standing[seat] = GYRE_STANDS;
 }

@@ -401,13 +401,9 @@ static void tell_over(struct gyre_waiting_room *room)
     for (int i = 0; i < PLACES; i++)
         if (room->guest[i].number)
             (void)gyre_talk_say(&room->guest[i].talk, GYRE_NEWCOMER_OVER, NULL, 0);
-    for (int i = 0; i < PLACES; i++) {
-        struct gyre_talk *talk = &room->guest[i].talk;
-        struct pollfd wait = {.fd = talk->fd, .events = POLLOUT};
-        while (talk->fd >= 0 && gyre_talk_pending(talk) && gyre_talk_flush(talk) == GYRE_AGAIN &&
-               gyre_now_ns() < until)
-            poll(&wait, 1, 1);
-    }
+    for (int i = 0; i < PLACES; i++)
+        if (room->guest[i].number)
+            gyre_talk_drain(&room->guest[i].talk, until);
 }
 
 void gyre_waiting_room_close(struct gyre_waiting_room *room, bool over)

@@ -10,17 +10,19 @@
  * Tested by tests/unit/transport/net/talk_test.c and tests/program/job/join_refused.c. */
 #include "transport/net/talk.h"
 
+#include "base/clock.h"
 #include "transport/net/cursor.h"
 
 #include <gyre/gyre.h>
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CODE = GYRE_DIGEST_BYTES, HEADER = GYRE_RECORD_HEADER };
+enum { CODE = GYRE_DIGEST_BYTES, HEADER = GYRE_RECORD_HEADER, DRAIN_MS = 10 };
 
 void gyre_talk_open(struct gyre_talk *talk, int fd)
 {
@@ -117,6 +119,13 @@ bool gyre_talk_pending(const struct gyre_talk *talk)
 {
     const uint8_t *bytes;
     return talk->out_sent < talk->out_have || gyre_handshake_output(&talk->shake, &bytes) > 0;
+}
+
+void gyre_talk_drain(struct gyre_talk *talk, uint64_t until)
+{
+    struct pollfd wait = {.fd = talk->fd, .events = POLLOUT};
+    while (gyre_talk_pending(talk) && gyre_talk_flush(talk) == GYRE_AGAIN && gyre_now_ns() < until)
+        poll(&wait, 1, DRAIN_MS);
 }
 
 static int make_buffer_room(uint8_t **buffer, size_t *size, size_t need)

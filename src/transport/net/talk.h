@@ -51,6 +51,10 @@ int gyre_talk_say(struct gyre_talk *talk, uint16_t kind, const void *payload, si
 /* Sends as much as the socket takes. 0: everything was sent; GYRE_AGAIN: some is left; negative:
  * the socket failed. */
 int gyre_talk_flush(struct gyre_talk *talk);
+
+/* Flushes, and waits for the socket meanwhile, until everything was sent, the socket has failed, or
+ * the clock (base/clock.h) is at `until`. */
+void gyre_talk_drain(struct gyre_talk *talk, uint64_t until);
 bool gyre_talk_pending(const struct gyre_talk *talk); /* bytes wait until the socket is writable */
 
 #endif
