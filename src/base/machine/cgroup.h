@@ -10,8 +10,9 @@
  * machine; tests give a folder that has a `proc` and a `sys`. */
 bool gyre_cgroup_path(const char *root, const char *file, int level, char *path, size_t size);
 
-/* The same for what limits memory, which may be of either version: writes the folder of the group,
- * and returns its version, 1 or 2; 0: that is above the highest. */
+/* Finds the group `level` steps above this process's own among those that limit memory, which are
+ * of either version. Writes the group's folder. Returns the version, 1 or 2; 0: that is above the
+ * highest. */
 int gyre_cgroup_of_memory(const char *root, int level, char *folder, size_t size);
 
 #endif

@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 
 /* The number behind "oom_kill " in a file of such lines. 0: found. */
 static int read_kills(const char *path, uint64_t *kills)

@@ -46,7 +46,7 @@ static int init_world(const struct gyre_options *options, struct gyre_comm **com
     return status;
 }
 
-/* Begins with a communicator, by either way. */
+/* Checks the arguments of gyre_init() or gyre_join(), and makes the communicator by `make`. */
 static int begin_with(const char *call, const struct gyre_options *given, struct gyre_comm **out,
                       int (*make)(const struct gyre_options *, struct gyre_comm **,
                                   struct gyre_trouble *))

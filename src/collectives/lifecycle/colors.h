@@ -1,10 +1,10 @@
-/* Who is in which part of a communicator that its ranks split. */
+/* Colors: by them ranks tell in which part of a communicator each wants to be. */
 #ifndef GYRE_COLLECTIVES_LIFECYCLE_COLORS_H
 #define GYRE_COLLECTIVES_LIFECYCLE_COLORS_H
 
 #include "collectives/comm/communicator.h"
 
-/* What a rank wants to be in: the part of that color, or none where the color is negative. */
+/* A rank's choice: the part of that color, or none where the color is negative. */
 struct gyre_color {
     int64_t color, key;
 };

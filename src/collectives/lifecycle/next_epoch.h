@@ -1,5 +1,4 @@
-/* From the communicator of one epoch to that of the next: what gyre_shrink() and gyre_grow() share.
- * */
+/* The way from one epoch's communicator to the next: what gyre_shrink() and gyre_grow() share. */
 #ifndef GYRE_COLLECTIVES_LIFECYCLE_NEXT_EPOCH_H
 #define GYRE_COLLECTIVES_LIFECYCLE_NEXT_EPOCH_H
 

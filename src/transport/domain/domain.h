@@ -29,8 +29,8 @@ struct gyre_domain_options {
     const struct gyre_domain *after;
     struct gyre_company *company;
 
-    /* Of a group of ranks of another domain, which have all come to meet: that domain, whose
-     * settings it takes. NULL: none. */
+    /* The domain whose ranks, all of which have come to meet, make this group of their own; its
+     * settings are taken. NULL: none. */
     const struct gyre_domain *beside;
 };
 

@@ -3,8 +3,8 @@
  *     newcomer                                          rank 0's waiting room
  *        │ ── handshake under the job's key, purpose NEWCOMER ──▶ │
  *        │ ◀──────────────────────────────────────────── PLACE ── │  where rank 0 is reached
- * │ ── ASK ──────────────────────────────────────────────▶ │  who I am, where, how configured
- *        │ ◀────────────────── WAIT, each second; REFUSED; OVER ── │
+ *        │ ── ASK ──────────────────────────────────────────────▶ │  who, where, how configured
+ *        │ ◀───────────────── WAIT, each second; REFUSED; OVER ── │
  *        │                                                        │  gyre_grow()
  *        │ ◀─────────────── TAKEN; then SEATS, VIEW (record.h) ── │
  *        ╰── the same connection serves the join of the epoch ────╯
