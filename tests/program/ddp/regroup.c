@@ -11,7 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { WEIGHTS = 5000, BIASES = 3, STEPS = 400 };
+/* A victim that is still alive after LAST steps waits for its end there. */
+enum { WEIGHTS = 5000, BIASES = 3, STEPS = 400, LAST = 390 };
 
 struct plan {
     uint64_t victims;
@@ -156,8 +157,8 @@ static int train(struct gyre_comm *comm, struct rig *rig)
     if (!status)
         status = note_members(&t, 1);
     while (!status && gyre_ddp_result(t.ddp)->number < STEPS) {
-        while (plan->victims >> t.me & 1 && gyre_ddp_result(t.ddp)->number + 10 >= STEPS)
-            pause(); /* until it is killed */
+        while (plan->victims >> t.me & 1 && gyre_ddp_result(t.ddp)->number >= LAST)
+            pause();
         status = run_step(&t, gyre_ddp_result(t.ddp)->number + 1, plan->shuffled);
         rig->shared->place[t.me]++;
         if (status == GYRE_PEER_LOST)
@@ -175,7 +176,8 @@ static int train(struct gyre_comm *comm, struct rig *rig)
 
 /* -- the tests --------------------------------------------------------------------------------- */
 
-/* Kills the victims one after the other, each a few steps after the one before. */
+/* Kills the victims one after the other, each a few steps after the one before, or where all wait
+ * for a victim. */
 static void kill_in_turn(const struct rig *rig, uint64_t victims)
 {
     uint64_t left = (UINT64_C(1) << rig->n) - 1, reached = 1;
@@ -190,6 +192,7 @@ static void kill_in_turn(const struct rig *rig, uint64_t victims)
         for (int other = 0; other < rig->n; other++)
             if (left >> other & 1 && rig->shared->place[other] + 20 > reached)
                 reached = rig->shared->place[other] + 20;
+        reached = reached < LAST ? reached : LAST;
     }
 }
 
