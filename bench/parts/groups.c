@@ -6,6 +6,8 @@
  * one after the other: by gyre_init(), in a folder where they meet; then, in fresh processes, by
  * gyre_split_apart(), and by gyre_split(). Each group sums once, so that all of it is made. Rank 0
  * prints the time of a group, what it has added to the process, and the threads that there are. */
+#include "base/clock.h"
+
 #include <gyre/gyre.h>
 
 #include <dirent.h>
@@ -13,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { GROUPS_MAX = 1024, RANKS_MAX = 64 };
@@ -22,13 +23,6 @@ struct process_cost { /* what a process has */
     int64_t ns, kib;
     int threads, descriptors;
 };
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static int count_entries(const char *folder)
 {
@@ -57,7 +51,8 @@ static int64_t resident_kib(void)
 
 static struct process_cost look(void)
 {
-    return (struct process_cost){now_ns(), resident_kib(), count_entries("/proc/self/task") + 1,
+    return (struct process_cost){(int64_t)gyre_now_ns(), resident_kib(),
+                                 count_entries("/proc/self/task") + 1,
                                  count_entries("/proc/self/fd")};
 }
 

@@ -8,6 +8,7 @@
  * rank's own two buffers and the peers' buffers that it has mapped and touched.
  *
  * The floor is the same without gyre: processes that start and end at once. */
+#include "base/clock.h"
 #include "base/port.h"
 
 #include <gyre/gyre.h>
@@ -17,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define BUFFER     (4u << 20)
@@ -28,13 +28,6 @@ struct start_rank { /* what a rank tells the starter, through a pipe */
     int rank;
     int64_t done_ns, memory;
 };
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static int64_t status_bytes(const char *name)
 {
@@ -81,7 +74,7 @@ static int be_rank(int tell, int measure)
     if (gyre_all_reduce(comm, data, data, 256, GYRE_F32, GYRE_SUM))
         return fail("gyre_all_reduce");
     seat.rank = gyre_rank(comm);
-    seat.done_ns = now_ns();
+    seat.done_ns = (int64_t)gyre_now_ns();
     if (measure && fill_up(comm))
         return 3;
     /* Of 2 n buffers a rank touches its own whole and 1/n of each of the others. */
@@ -147,7 +140,7 @@ static double run(int ranks, const char *word, int64_t *fullest)
     int pipes[2], status, bad = 0;
     if (pipe(pipes))
         return -1;
-    int64_t start = now_ns(), last = start;
+    int64_t start = (int64_t)gyre_now_ns(), last = start;
     for (int rank = 0; rank < ranks; rank++)
         start_rank("/proc/self/exe", word, rank, pipes[1]);
     close(pipes[1]);
@@ -179,14 +172,14 @@ int main(int argc, char **argv)
         return 2;
     }
     for (int round = 0; round < rounds; round++) {
-        int64_t start = now_ns();
+        int64_t start = (int64_t)gyre_now_ns();
         prepare(ranks, round);
         joined[round] = run(ranks, "-r", &none);
         if (joined[round] < 0)
             return 1;
-        start = now_ns();
+        start = (int64_t)gyre_now_ns();
         run(ranks, "-b", &none);
-        bare[round] = (double)(now_ns() - start) / 1e6;
+        bare[round] = (double)((int64_t)gyre_now_ns() - start) / 1e6;
     }
     prepare(ranks, rounds);
     if (run(ranks, "-m", &fullest) < 0)
