@@ -60,9 +60,10 @@ report                   base base/disk
 checkpoint/run           base checkpoint ddp/agreement.h ddp/engine.h model/network sampler/order.h
 checkpoint               base base/disk data data/files data/safetensors
 model/network            base data data/safetensors model/learning model/nets
-model/nets               base model/layers model/kernels
-model/learning           base model/kernels model/layers sampler
-model/layers             base model/kernels
+model/nets               base model/processor model/layers
+model/learning           base model/processor model/layers sampler
+model/layers             base model/processor
+model/processor            base device/device.h model/kernels
 model/kernels            base
 data                     base base/disk data/files data/safetensors data/sources sampler
 data/sources             base data data/builtin data/files data/safetensors

@@ -108,9 +108,11 @@ static int compute(struct step_net *net, struct gyre_loss *loss)
     const struct gyre_wanted wanted = {.labels = net->labels};
     gyre_replica_bind(&net->replica);
     int status = gyre_replica_forward(&net->replica, net->x, net->settings->batch, true, wanted,
-                                      loss, &net->trouble);
+                                      &net->trouble);
     if (!status)
         status = gyre_replica_backward(&net->replica, false, true, &net->trouble);
+    if (!status)
+        status = gyre_replica_take_loss(&net->replica, loss, &net->trouble);
     return pass_on(net, status);
 }
 

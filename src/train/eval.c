@@ -15,12 +15,12 @@ int gyre_train_share_buffers(struct gyre_train *t)
 }
 
 static int evaluate_batch(struct gyre_train *t, const struct gyre_dataset *set,
-                          const struct gyre_batch *batch, struct gyre_loss *loss)
+                          const struct gyre_batch *batch)
 {
     if (!batch->samples)
         return 0;
     return gyre_replica_forward(&t->replica, batch->x, batch->samples, false,
-                                gyre_train_wanted(set, batch), loss, t->trouble);
+                                gyre_train_wanted(set, batch), t->trouble);
 }
 
 enum { GO_ON, END, STOP, FAILED };
@@ -39,14 +39,19 @@ static int evaluate_own(struct gyre_train *t, const struct gyre_dataset *set,
     int status = gyre_loader_begin(loader, 0, 0, t->trouble), told = 0;
     int32_t of_all = GO_ON;
     struct gyre_batch batch;
+    gyre_replica_clear_loss(&t->replica);
     while (!told && of_all == GO_ON) {
         if (!status)
             status = gyre_loader_next(loader, &batch, t->trouble);
         if (!status)
-            status = evaluate_batch(t, set, &batch, loss);
+            status = evaluate_batch(t, set, &batch);
         told = vote_on(t, status, &of_all);
     }
     t->stop |= of_all == STOP;
+    if (!told && status >= 0) {
+        int taken = gyre_replica_take_loss(&t->replica, loss, t->trouble);
+        status = taken ? taken : status;
+    }
     return status < 0 ? status : told;
 }
 

@@ -142,9 +142,8 @@ static int trial_init(struct gyre_train *t, struct shares_trial *trial)
 
 static int pass_trial(struct gyre_train *t, const struct gyre_batch *batch)
 {
-    struct gyre_loss loss = {0};
     int status = gyre_replica_forward(&t->replica, batch->x, batch->samples, true,
-                                      gyre_train_wanted(&t->data, batch), &loss, t->trouble);
+                                      gyre_train_wanted(&t->data, batch), t->trouble);
     return status ? status : gyre_replica_backward(&t->replica, false, false, t->trouble);
 }
 

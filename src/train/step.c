@@ -17,11 +17,13 @@ static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, struc
 {
     if (!batch->samples && !t->options->sync_bn)
         return 0;
+    gyre_replica_clear_loss(&t->replica);
     int status = gyre_replica_forward(&t->replica, batch->x, batch->samples, true,
-                                      gyre_train_wanted(&t->data, batch), loss, t->trouble);
-    return status ? status
-                  : gyre_replica_backward(&t->replica, gyre_ddp_adds(t->replica.ddp), true,
-                                          t->trouble);
+                                      gyre_train_wanted(&t->data, batch), t->trouble);
+    if (!status)
+        status =
+            gyre_replica_backward(&t->replica, gyre_ddp_adds(t->replica.ddp), true, t->trouble);
+    return status ? status : gyre_replica_take_loss(&t->replica, loss, t->trouble);
 }
 
 static int run_part(struct gyre_train *t, const struct gyre_batch *batch, bool last)

@@ -49,9 +49,6 @@ const float *gyre_pass_operand(const struct gyre_pass *pass, float *to, const fl
 {
     if (pass->precision == GYRE_PRECISION_F32)
         return from;
-    if (pass->precision == GYRE_PRECISION_BF16)
-        pass->ops->round_bf16(to, from, count);
-    else
-        pass->ops->round_f16(to, from, count);
+    pass->on->table->round(pass->on, pass->precision, to, from, count);
     return to;
 }

@@ -20,8 +20,7 @@
 #ifndef GYRE_MODEL_LAYERS_LAYER_H
 #define GYRE_MODEL_LAYERS_LAYER_H
 
-#include "model/kernels/dense.h"
-#include "model/kernels/ops.h"
+#include "model/processor/processor.h"
 
 #define GYRE_NAME_MOST             64
 #define GYRE_LAYER_PARAMETERS_MOST 2
@@ -57,23 +56,19 @@ struct gyre_running_buffer {
     void *value; /* the owner's */
 };
 
-/* Products of matrices take their two operands as if stored so and sum in f32; all else, and the
- * parameters themselves, stay f32. */
-enum gyre_precision { GYRE_PRECISION_F32, GYRE_PRECISION_BF16, GYRE_PRECISION_F16 };
-
 extern const char *const gyre_precision_names[]; /* then NULL: "f32" */
 
 /* What a layer reports where it returns GYRE_AGAIN: one of the two. */
 struct gyre_pass_event {
     struct gyre_parameter *ready; /* its gradient is final */
-    double *sum;                  /* `count` values, to be summed over all ranks in place */
+    double
+        *sum; /* `count` values of the processor's memory, to be summed over all ranks in place */
     size_t count;
 };
 
 /* What all layers of a step share. */
 struct gyre_pass {
-    const struct gyre_ops *ops;
-    struct gyre_dense *dense;
+    struct gyre_processor *on; /* where all memory of the pass lies, and what computes there */
     enum gyre_precision precision;
     float *scratch; /* of the largest size that any layer asked for */
     size_t samples;
@@ -94,6 +89,7 @@ struct gyre_layer {
     size_t outputs;                 /* linear, convolution */
     size_t kernel, stride, padding; /* convolution (stride 1), pooling (padding 0) */
     bool relu;                      /* linear: its output goes through a ReLU */
+    size_t spread_bytes;            /* convolution: the processor's */
 
     struct gyre_volume out;
     size_t kept_floats;    /* between forward and backward, for a whole batch */
@@ -101,7 +97,9 @@ struct gyre_layer {
     int parameter_count, buffer_count;
     struct gyre_parameter parameter[GYRE_LAYER_PARAMETERS_MOST];
     struct gyre_running_buffer buffer[GYRE_LAYER_BUFFERS_MOST];
+    size_t at_once; /* convolution: samples that are spread together */
     float *kept;
+    double kept_values; /* batch norm: in each channel of the last batch, of all ranks */
 };
 
 struct gyre_layer_kind {

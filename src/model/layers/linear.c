@@ -15,6 +15,11 @@
 
 #define BOUND_SQUARED 1e60
 
+static void multiply_one(const struct gyre_pass *pass, const struct gyre_product *product)
+{
+    pass->on->table->multiply(pass->on, &(struct gyre_products){.first = *product, .count = 1});
+}
+
 static int linear_shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
 {
     const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
@@ -40,20 +45,20 @@ static int linear_forward(struct gyre_layer *layer, struct gyre_pass *pass, cons
     float *scratch = pass->scratch;
     const float *a = gyre_pass_operand(pass, scratch, x, pass->samples * in);
     const float *b = gyre_pass_operand(pass, scratch + pass->samples * in, weight->value, in * out);
-    gyre_dense_multiply(pass->dense, &(struct gyre_product){
-                                         .form = GYRE_DENSE_NT,
-                                         .m = pass->samples,
-                                         .n = out,
-                                         .k = in,
-                                         .alpha = 1,
-                                         .a = a,
-                                         .lda = in,
-                                         .b = b,
-                                         .ldb = in,
-                                         .c = y,
-                                         .ldc = out,
-                                     });
-    pass->ops->add_bias(y, bias->value, pass->samples, out, layer->relu);
+    multiply_one(pass, &(struct gyre_product){
+                           .form = GYRE_DENSE_NT,
+                           .m = pass->samples,
+                           .n = out,
+                           .k = in,
+                           .alpha = 1,
+                           .a = a,
+                           .lda = in,
+                           .b = b,
+                           .ldb = in,
+                           .c = y,
+                           .ldc = out,
+                       });
+    pass->on->table->add_bias(pass->on, y, bias->value, pass->samples, out, layer->relu);
     return 0;
 }
 
@@ -61,39 +66,39 @@ static void linear_weight_gradient(struct gyre_layer *layer, const struct gyre_p
                                    const float *dy, const float *x)
 {
     const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
-    gyre_dense_multiply(pass->dense, &(struct gyre_product){
-                                         .form = GYRE_DENSE_TN,
-                                         .m = out,
-                                         .n = in,
-                                         .k = pass->samples,
-                                         .alpha = 1,
-                                         .beta = pass->accumulate,
-                                         .a = dy,
-                                         .lda = out,
-                                         .b = x,
-                                         .ldb = in,
-                                         .c = layer->parameter[0].gradient,
-                                         .ldc = in,
-                                     });
+    multiply_one(pass, &(struct gyre_product){
+                           .form = GYRE_DENSE_TN,
+                           .m = out,
+                           .n = in,
+                           .k = pass->samples,
+                           .alpha = 1,
+                           .beta = pass->accumulate,
+                           .a = dy,
+                           .lda = out,
+                           .b = x,
+                           .ldb = in,
+                           .c = layer->parameter[0].gradient,
+                           .ldc = in,
+                       });
 }
 
 static void linear_input_gradient(struct gyre_layer *layer, const struct gyre_pass *pass,
                                   const float *dy, const float *weight, float *dx)
 {
     const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
-    gyre_dense_multiply(pass->dense, &(struct gyre_product){
-                                         .form = GYRE_DENSE_NN,
-                                         .m = pass->samples,
-                                         .n = in,
-                                         .k = out,
-                                         .alpha = 1,
-                                         .a = dy,
-                                         .lda = out,
-                                         .b = weight,
-                                         .ldb = in,
-                                         .c = dx,
-                                         .ldc = in,
-                                     });
+    multiply_one(pass, &(struct gyre_product){
+                           .form = GYRE_DENSE_NN,
+                           .m = pass->samples,
+                           .n = in,
+                           .k = out,
+                           .alpha = 1,
+                           .a = dy,
+                           .lda = out,
+                           .b = weight,
+                           .ldb = in,
+                           .c = dx,
+                           .ldc = in,
+                       });
 }
 
 static bool is_small(double squares)
@@ -101,15 +106,16 @@ static bool is_small(double squares)
     return squares < BOUND_SQUARED; /* which a NaN is not */
 }
 
-/* Half precision has not this range: nothing is said of it. */
+/* Half precision has not this range: nothing is said of it, nor where the host would wait. */
 static bool is_bounded(const struct gyre_layer *layer, const struct gyre_pass *pass,
                        const float *dy, const float *x)
 {
     const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
-    if (pass->samples * (in + out) >= in * out || pass->precision == GYRE_PRECISION_F16)
+    double (*squares)(struct gyre_processor *, const float *, size_t) = pass->on->table->squares;
+    if (pass->samples * (in + out) >= in * out || pass->precision == GYRE_PRECISION_F16 || !squares)
         return false;
-    double of_dy = pass->ops->squares(dy, 0, pass->samples * out);
-    double of_x = is_small(of_dy) ? pass->ops->squares(x, 0, pass->samples * in) : INFINITY;
+    double of_dy = squares(pass->on, dy, pass->samples * out);
+    double of_x = is_small(of_dy) ? squares(pass->on, x, pass->samples * in) : INFINITY;
     return is_small(of_x) && is_small(of_dy * of_x);
 }
 
@@ -123,8 +129,9 @@ static int linear_backward(struct gyre_layer *layer, struct gyre_pass *pass, con
     switch (pass->stage) {
     case 0:
         if (layer->relu)
-            pass->ops->relu_back(dy, dy, y, pass->samples * out);
-        pass->ops->column_sums(bias->gradient, dy, pass->samples, out, pass->accumulate);
+            pass->on->table->relu_back(pass->on, dy, dy, y, pass->samples * out);
+        pass->on->table->column_sums(pass->on, bias->gradient, dy, pass->samples, out,
+                                     pass->accumulate);
         return gyre_pass_ready(pass, bias);
     case 1:
         linear_weight_gradient(layer, pass,

@@ -4,9 +4,6 @@
  * tests/unit/model/layers/layers_test.c. */
 #include "model/layers/layer.h"
 
-#include <math.h>
-#include <string.h>
-
 static int max_pool_shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
 {
     const struct gyre_volume in = layer->in;
@@ -25,50 +22,28 @@ static int max_pool_shape(struct gyre_layer *layer, size_t batch, struct gyre_tr
     return 0;
 }
 
-static uint32_t greatest_at(const struct gyre_layer *layer, const float *plane, size_t y, size_t x)
+static struct gyre_window pooled_window(const struct gyre_layer *layer)
 {
-    const size_t width = layer->in.width;
-    size_t best = y * width + x;
-    for (size_t dy = 0; dy < layer->kernel; dy++) {
-        for (size_t dx = 0; dx < layer->kernel; dx++) {
-            size_t at = (y + dy) * width + x + dx;
-            if (plane[at] > plane[best] || (isnan(plane[at]) && !isnan(plane[best])))
-                best = at;
-        }
-    }
-    return (uint32_t)best;
+    return (struct gyre_window){layer->in.channels, layer->in.height, layer->in.width,
+                                layer->kernel,      layer->stride,    0,
+                                layer->out.height,  layer->out.width};
 }
 
 static int max_pool_forward(struct gyre_layer *layer, struct gyre_pass *pass, const float *x,
                             float *y)
 {
-    const size_t plane = layer->in.height * layer->in.width;
-    const struct gyre_volume out = layer->out;
-    uint32_t *from = (uint32_t *)layer->kept;
-    for (size_t p = 0; p < pass->samples * layer->in.channels; p++, x += plane) {
-        for (size_t at = 0; at < out.height * out.width; at++, y++, from++) {
-            *from = greatest_at(layer, x, at / out.width * layer->stride,
-                                at % out.width * layer->stride);
-            *y = x[*from];
-        }
-    }
+    const struct gyre_window window = pooled_window(layer);
+    pass->on->table->pool(pass->on, &window, pass->samples, y, (uint32_t *)layer->kept, x);
     return 0;
 }
 
 static int max_pool_backward(struct gyre_layer *layer, struct gyre_pass *pass, const float *x,
                              const float *y, float *dy, float *dx)
 {
-    const size_t plane = layer->in.height * layer->in.width,
-                 places = layer->out.height * layer->out.width;
-    const uint32_t *from = (const uint32_t *)layer->kept;
-    if (!dx)
-        return 0;
-    for (size_t p = 0; p < pass->samples * layer->in.channels; p++) {
-        memset(dx, 0, plane * sizeof *dx);
-        for (size_t at = 0; at < places; at++)
-            dx[from[at]] += dy[at];
-        dx += plane, dy += places, from += places;
-    }
+    const struct gyre_window window = pooled_window(layer);
+    if (dx)
+        pass->on->table->pool_back(pass->on, &window, pass->samples, dx, dy,
+                                   (const uint32_t *)layer->kept);
     return 0;
 }
 

@@ -3,8 +3,6 @@
  * tests/unit/model/layers/layers_test.c. */
 #include "model/layers/layer.h"
 
-#include <string.h>
-
 static int shape_same(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
 {
     layer->out = layer->in;
@@ -15,7 +13,7 @@ static int shape_same(struct gyre_layer *layer, size_t batch, struct gyre_troubl
 
 static int relu_forward(struct gyre_layer *layer, struct gyre_pass *pass, const float *x, float *y)
 {
-    pass->ops->relu(y, x, pass->samples * gyre_volume_count(layer->in));
+    pass->on->table->relu(pass->on, y, x, pass->samples * gyre_volume_count(layer->in));
     return 0;
 }
 
@@ -23,7 +21,8 @@ static int relu_backward(struct gyre_layer *layer, struct gyre_pass *pass, const
                          const float *y, float *dy, float *dx)
 {
     if (dx)
-        pass->ops->relu_back(dx, dy, y, pass->samples * gyre_volume_count(layer->in));
+        pass->on->table->relu_back(pass->on, dx, dy, y,
+                                   pass->samples * gyre_volume_count(layer->in));
     return 0;
 }
 
@@ -46,7 +45,8 @@ static void copy_where_positive(const struct gyre_layer *layer, const struct gyr
                                 float *to, const float *from)
 {
     if (to && to != from)
-        memcpy(to, from, pass->samples * gyre_volume_count(layer->in) * sizeof *to);
+        pass->on->table->copy(pass->on, to, from,
+                              pass->samples * gyre_volume_count(layer->in) * sizeof *to);
 }
 
 static int flat_forward(struct gyre_layer *layer, struct gyre_pass *pass, const float *x, float *y)

@@ -1,11 +1,39 @@
-/* See loss.h. Losses are summed in double: a float loses the digits of a sample after some ten
- * thousand of them. */
+/* See loss.h. Formulas are the processor's (model/processor/host_loss.c). */
 #include "model/learning/loss.h"
 
-#include <math.h>
+#include <errno.h>
 
 const char *const gyre_loss_names[] = {
     [GYRE_CROSS_ENTROPY] = "cross-entropy", [GYRE_SQUARED_ERROR] = "mse", NULL};
+
+int gyre_loss_meter_init(struct gyre_loss_meter *meter, struct gyre_processor *on, size_t batch,
+                         size_t width, struct gyre_trouble *trouble)
+{
+    const size_t targets = width * sizeof(float),
+                 row = targets > sizeof(int64_t) ? targets : sizeof(int64_t);
+    *meter = (struct gyre_loss_meter){.on = on, .width = width};
+    meter->tally = on->table->alloc(on, sizeof *meter->tally);
+    if (on->table->memory != GYRE_MEMORY_HOST)
+        meter->wanted = on->table->alloc(on, batch * row);
+    if (meter->tally && (meter->wanted || on->table->memory == GYRE_MEMORY_HOST))
+        return 0;
+    return gyre_trouble_set(trouble, -ENOMEM, "no memory for the labels of %zu samples", batch);
+}
+
+void gyre_loss_meter_deinit(struct gyre_loss_meter *meter)
+{
+    if (meter->on) {
+        meter->on->table->free(meter->on, meter->tally);
+        meter->on->table->free(meter->on, meter->wanted);
+    }
+    *meter = (struct gyre_loss_meter){0};
+}
+
+void gyre_loss_meter_clear(struct gyre_loss_meter *meter)
+{
+    meter->samples = 0;
+    meter->on->table->zero(meter->on, meter->tally, sizeof *meter->tally);
+}
 
 static int check_labels(const int64_t *labels, size_t samples, size_t classes,
                         struct gyre_trouble *trouble)
@@ -19,43 +47,57 @@ static int check_labels(const int64_t *labels, size_t samples, size_t classes,
     return 0;
 }
 
-static bool is_first_greatest(const float *row, size_t label, size_t classes)
+/* Brings what is wanted to where the processor reads it. */
+static int bring_wanted(struct gyre_loss_meter *meter, const void **wanted, size_t bytes,
+                        struct gyre_trouble *trouble)
 {
-    for (size_t i = 0; i < classes; i++)
-        if (!(i < label ? row[i] < row[label] : row[i] <= row[label]))
-            return false;
-    return true;
+    if (!meter->wanted)
+        return 0;
+    int status = meter->on->table->put(meter->on, meter->wanted, *wanted, bytes, trouble);
+    *wanted = meter->wanted;
+    return status;
 }
 
-int gyre_loss_cross_entropy(const struct gyre_ops *ops, const float *outputs, const int64_t *labels,
-                            size_t samples, size_t classes, float factor, float *gradient,
-                            struct gyre_loss *loss, struct gyre_trouble *trouble)
+int gyre_loss_cross_entropy(struct gyre_loss_meter *meter, const float *outputs,
+                            const int64_t *labels, size_t samples, float factor, float *gradient,
+                            struct gyre_trouble *trouble)
 {
-    int status = check_labels(labels, samples, classes, trouble);
+    const struct gyre_rows rows = {outputs, gradient, samples, meter->width, factor};
+    const void *wanted = labels;
+    int status = check_labels(labels, samples, meter->width, trouble);
+    if (!status)
+        status = bring_wanted(meter, &wanted, samples * sizeof *labels, trouble);
     if (status)
         return status;
-    for (size_t s = 0; s < samples; s++, outputs += classes, gradient += classes) {
-        const size_t label = (size_t)labels[s];
-        struct gyre_softmax row = ops->softmax(gradient, outputs, classes, label, factor);
-        loss->sum += log((double)row.sum) - ((double)outputs[label] - (double)row.greatest);
-        loss->right += is_first_greatest(outputs, label, classes);
-    }
-    loss->samples += samples;
+    meter->on->table->cross_entropy(meter->on, &rows, wanted, meter->tally);
+    meter->samples += samples;
     return 0;
 }
 
-void gyre_loss_squared_error(const float *outputs, const float *targets, size_t samples,
-                             size_t width, float factor, float *gradient, struct gyre_loss *loss)
+int gyre_loss_squared_error(struct gyre_loss_meter *meter, const float *outputs,
+                            const float *targets, size_t samples, float factor, float *gradient,
+                            struct gyre_trouble *trouble)
 {
-    const float twice = (float)(2 * (double)factor / (double)width);
-    for (size_t s = 0; s < samples; s++) {
-        double sum = 0;
-        for (size_t i = s * width; i < (s + 1) * width; i++) {
-            float distance = outputs[i] - targets[i];
-            sum += (double)distance * (double)distance;
-            gradient[i] = twice * distance;
-        }
-        loss->sum += sum / (double)width;
-    }
-    loss->samples += samples;
+    const struct gyre_rows rows = {outputs, gradient, samples, meter->width, factor};
+    const void *wanted = targets;
+    int status = bring_wanted(meter, &wanted, samples * meter->width * sizeof *targets, trouble);
+    if (status)
+        return status;
+    meter->on->table->squared_error(meter->on, &rows, wanted, meter->tally);
+    meter->samples += samples;
+    return 0;
+}
+
+int gyre_loss_meter_take(struct gyre_loss_meter *meter, struct gyre_loss *loss,
+                         struct gyre_trouble *trouble)
+{
+    struct gyre_tally tally;
+    int status = meter->on->table->get(meter->on, &tally, meter->tally, sizeof tally, trouble);
+    if (status)
+        return status;
+    loss->sum += tally.sum;
+    loss->right += tally.right;
+    loss->samples += meter->samples;
+    gyre_loss_meter_clear(meter);
+    return 0;
 }

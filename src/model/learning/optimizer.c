@@ -45,7 +45,7 @@ static int check_sgd(const struct gyre_optimizer_settings *s, struct gyre_troubl
     return status;
 }
 
-static int check_settings(const struct gyre_optimizer_settings *s, struct gyre_trouble *trouble)
+int gyre_optimizer_check(const struct gyre_optimizer_settings *s, struct gyre_trouble *trouble)
 {
     int status = check_range("weight decay", s->weight_decay, INFINITY, trouble);
     if (status)
@@ -70,22 +70,22 @@ int gyre_optimizer_states(const struct gyre_optimizer_settings *settings, const 
     return sgd ? settings->momentum != 0 : 2;
 }
 
-int gyre_optimizer_create(struct gyre_optimizer **out,
+int gyre_optimizer_create(struct gyre_optimizer **out, struct gyre_processor *on,
                           const struct gyre_optimizer_settings *settings, size_t count,
                           struct gyre_trouble *trouble)
 {
-    int status = check_settings(settings, trouble);
+    int status = gyre_optimizer_check(settings, trouble);
     if (status)
         return status;
     struct gyre_optimizer *optimizer = calloc(1, sizeof *optimizer);
     if (!optimizer)
         goto fail;
     optimizer->settings = *settings;
-    optimizer->ops = gyre_ops();
+    optimizer->on = on;
     optimizer->count = count;
     optimizer->states = gyre_optimizer_states(settings, optimizer->state_name);
     for (int i = 0; i < optimizer->states; i++) {
-        optimizer->state[i] = calloc(count ? count : 1, sizeof(float));
+        optimizer->state[i] = on->table->alloc(on, count * sizeof(float));
         if (!optimizer->state[i])
             goto fail;
     }
@@ -100,8 +100,8 @@ void gyre_optimizer_destroy(struct gyre_optimizer *optimizer)
 {
     if (!optimizer)
         return;
-    free(optimizer->state[0]);
-    free(optimizer->state[1]);
+    for (int i = 0; i < optimizer->states; i++)
+        optimizer->on->table->free(optimizer->on, optimizer->state[i]);
     free(optimizer);
 }
 
@@ -134,12 +134,16 @@ void gyre_optimizer_begin(struct gyre_optimizer *optimizer, double rate)
 void gyre_optimizer_apply(const struct gyre_optimizer *optimizer, size_t first, size_t count,
                           float *value, const float *gradient, float factor)
 {
-    const struct gyre_ops *ops = optimizer->ops;
-    gyre_ops_update *const update[] = {
-        [GYRE_SGD] = ops->sgd, [GYRE_ADAM] = ops->adam, [GYRE_ADAMW] = ops->adamw};
+    const struct gyre_processor_table *table = optimizer->on->table;
     struct gyre_update constants = optimizer->update;
     float *m = optimizer->state[0], *v = optimizer->state[1];
     constants.factor = factor;
-    update[optimizer->settings.kind](value, gradient, m ? m + first : NULL, v ? v + first : NULL,
-                                     count, &constants);
+    m = m ? m + first : NULL;
+    v = v ? v + first : NULL;
+    if (optimizer->settings.kind == GYRE_SGD)
+        table->sgd(optimizer->on, value, gradient, m, v, count, &constants);
+    else if (optimizer->settings.kind == GYRE_ADAM)
+        table->adam(optimizer->on, value, gradient, m, v, count, &constants);
+    else
+        table->adamw(optimizer->on, value, gradient, m, v, count, &constants);
 }

@@ -15,7 +15,7 @@
 #define GYRE_MODEL_LEARNING_OPTIMIZER_H
 
 #include "base/status.h"
-#include "model/kernels/ops.h"
+#include "model/processor/processor.h"
 
 enum gyre_optimizer_kind { GYRE_SGD, GYRE_ADAM, GYRE_ADAMW };
 
@@ -31,13 +31,13 @@ struct gyre_optimizer_settings {
 
 struct gyre_optimizer {
     struct gyre_optimizer_settings settings;
-    const struct gyre_ops *ops;
+    struct gyre_processor *on; /* where state, values and gradients lie */
     struct gyre_update update; /* this step's constants */
     size_t count;
     int64_t steps; /* begun so far; set it when a checkpoint is read */
     int states;
     const char *state_name[2];
-    float *state[2]; /* `count` floats each */
+    float *state[2]; /* `count` floats each, the processor's memory */
 };
 
 /* PyTorch's defaults: decay 0.01 for adamw, else 0; momentum 0; betas 0.9, 0.999; epsilon 1e-8. */
@@ -46,8 +46,12 @@ struct gyre_optimizer_settings gyre_optimizer_defaults(enum gyre_optimizer_kind 
 /* PyTorch's names of the states that such an optimiser keeps; returns how many. */
 int gyre_optimizer_states(const struct gyre_optimizer_settings *settings, const char *name[2]);
 
-/* Allocates zeroed state for `count` numbers. GYRE_INVALID names the setting; -ENOMEM. */
-int gyre_optimizer_create(struct gyre_optimizer **optimizer,
+/* GYRE_INVALID names the setting that no optimiser takes. */
+int gyre_optimizer_check(const struct gyre_optimizer_settings *settings,
+                         struct gyre_trouble *trouble);
+
+/* Allocates zeroed state for `count` numbers. GYRE_INVALID as above; -ENOMEM. */
+int gyre_optimizer_create(struct gyre_optimizer **optimizer, struct gyre_processor *on,
                           const struct gyre_optimizer_settings *settings, size_t count,
                           struct gyre_trouble *trouble);
 void gyre_optimizer_destroy(struct gyre_optimizer *optimizer); /* takes NULL */

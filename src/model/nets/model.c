@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct gyre_model {
     struct gyre_model_settings settings;
@@ -63,10 +62,13 @@ int gyre_model_begin(struct gyre_model **out, struct gyre_volume input,
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a model");
     model->settings = *settings;
     model->input = input;
-    model->pass.ops = gyre_ops();
     model->pass.precision = settings->precision;
-    *out = model;
-    return 0;
+    status = gyre_processor_open(&model->pass.on, settings->kind, settings->device, trouble);
+    if (status)
+        free(model);
+    else
+        *out = model;
+    return status;
 }
 
 int gyre_model_add(struct gyre_model *model, const struct gyre_layer *layer,
@@ -80,6 +82,7 @@ int gyre_model_add(struct gyre_model *model, const struct gyre_layer *layer,
     added->in = model->layers ? model->layer[model->layers - 1].out : model->input;
     if (added->outputs > GYRE_SIZE_MOST)
         return check_layer_size("outputs of a layer of", added->outputs, trouble);
+    added->spread_bytes = model->pass.on->table->spread_bytes;
     int status = added->kind->shape(added, model->settings.batch, trouble);
     if (!status)
         status = check_layer_size("outputs of a layer of", gyre_volume_count(added->out), trouble);
@@ -93,12 +96,9 @@ int gyre_model_add(struct gyre_model *model, const struct gyre_layer *layer,
     return 0;
 }
 
-/* Aligned to cache lines and zeroed; NULL only if there is no memory. */
-static float *floats(size_t count)
+static float *floats(struct gyre_model *model, size_t count)
 {
-    uint64_t bytes = gyre_round_up((count ? count : 1) * sizeof(float), 64);
-    float *memory = aligned_alloc(64, bytes);
-    return memory ? memset(memory, 0, bytes) : NULL;
+    return model->pass.on->table->alloc(model->pass.on, count * sizeof(float));
 }
 
 static bool shares(const struct gyre_model *model, int layer)
@@ -116,16 +116,15 @@ static int allocate_model(struct gyre_model *model, struct gyre_trouble *trouble
         size_t out = batch * gyre_volume_count(layer->out);
         widest = out > widest ? out : widest;
         scratch = layer->scratch_floats > scratch ? layer->scratch_floats : scratch;
-        model->y[i] = shares(model, i) ? model->y[i - 1] : floats(out);
-        layer->kept = floats(layer->kept_floats);
+        model->y[i] = shares(model, i) ? model->y[i - 1] : floats(model, out);
+        layer->kept = floats(model, layer->kept_floats);
         good = good && model->y[i] && layer->kept;
     }
     for (int i = 0; i < 2; i++)
-        good = (model->gradient[i] = floats(widest)) && good;
-    good = (model->pass.scratch = floats(scratch)) && good;
-    if (!good)
-        return gyre_trouble_set(trouble, -ENOMEM, "no memory for batches of %zu samples", batch);
-    return gyre_dense_create(&model->pass.dense, trouble);
+        good = (model->gradient[i] = floats(model, widest)) && good;
+    good = (model->pass.scratch = floats(model, scratch)) && good;
+    return good ? 0
+                : gyre_trouble_set(trouble, -ENOMEM, "no memory for batches of %zu samples", batch);
 }
 
 int gyre_model_finish(struct gyre_model *model, int status, struct gyre_model **out,
@@ -140,19 +139,24 @@ int gyre_model_finish(struct gyre_model *model, int status, struct gyre_model **
     return status;
 }
 
+static void free_floats(struct gyre_model *model, float *memory)
+{
+    model->pass.on->table->free(model->pass.on, memory);
+}
+
 void gyre_model_destroy(struct gyre_model *model)
 {
     if (!model)
         return;
     for (int i = 0; i < model->layers; i++) {
         if (!shares(model, i))
-            free(model->y[i]);
-        free(model->layer[i].kept);
+            free_floats(model, model->y[i]);
+        free_floats(model, model->layer[i].kept);
     }
-    free(model->gradient[0]);
-    free(model->gradient[1]);
-    free(model->pass.scratch);
-    gyre_dense_destroy(model->pass.dense);
+    free_floats(model, model->gradient[0]);
+    free_floats(model, model->gradient[1]);
+    free_floats(model, model->pass.scratch);
+    gyre_processor_close(model->pass.on);
     free(model);
 }
 
@@ -175,6 +179,11 @@ struct gyre_volume gyre_model_input(const struct gyre_model *model)
     return model->input;
 }
 
+size_t gyre_model_batch(const struct gyre_model *model)
+{
+    return model->settings.batch;
+}
+
 size_t gyre_model_outputs(const struct gyre_model *model)
 {
     return gyre_volume_count(model->layer[model->layers - 1].out);
@@ -185,9 +194,14 @@ enum gyre_precision gyre_model_precision(const struct gyre_model *model)
     return model->settings.precision;
 }
 
+struct gyre_processor *gyre_model_processor(const struct gyre_model *model)
+{
+    return model->pass.on;
+}
+
 const char *gyre_model_products(const struct gyre_model *model)
 {
-    return gyre_dense_name(model->pass.dense);
+    return model->pass.on->table->products(model->pass.on);
 }
 
 void gyre_model_sync_batches(struct gyre_model *model)

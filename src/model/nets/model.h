@@ -5,8 +5,8 @@
  *     each step:  forward ─▶ loss into gyre_model_output_gradient() ─▶ backward
  *
  * Parameters and buffers have PyTorch's names and order; where their values and gradients lie is
- * the owner's choice, before the first forward. All memory is allocated by create. One thread at a
- * time for each model. */
+ * the owner's choice, before the first forward, in memory of the model's processor. All memory is
+ * allocated by create. One thread at a time for each model. */
 #ifndef GYRE_MODEL_NETS_MODEL_H
 #define GYRE_MODEL_NETS_MODEL_H
 
@@ -17,6 +17,8 @@ struct gyre_model;
 struct gyre_model_settings {
     size_t batch; /* samples of the largest batch */
     enum gyre_precision precision;
+    enum gyre_memory_kind kind; /* of the processor that computes; 0: the CPU */
+    int device;
 };
 
 enum gyre_model_kind { GYRE_MLP, GYRE_CONVNET };
@@ -48,9 +50,13 @@ int gyre_model_parameters(struct gyre_model *model, struct gyre_parameter *const
 int gyre_model_buffers(struct gyre_model *model, struct gyre_running_buffer *const **list);
 
 struct gyre_volume gyre_model_input(const struct gyre_model *model);
+size_t gyre_model_batch(const struct gyre_model *model); /* samples of the largest */
 size_t gyre_model_outputs(const struct gyre_model *model);
 
 enum gyre_precision gyre_model_precision(const struct gyre_model *model);
+
+/* What computes: lives as long as the model, and all memory of its passes is the processor's. */
+struct gyre_processor *gyre_model_processor(const struct gyre_model *model);
 
 /* Who multiplies, as gyre_dense_name() says it. */
 const char *gyre_model_products(const struct gyre_model *model);

@@ -84,15 +84,6 @@ static struct gyre_model_settings model_settings_of(const struct gyre_network_op
                                                                              : GYRE_PRECISION_F32};
 }
 
-/* Settings that no optimiser takes are refused here, and not in the first update. */
-static int check_optimizer(const struct gyre_optimizer_settings *settings)
-{
-    struct gyre_optimizer *optimizer = NULL;
-    int status = gyre_optimizer_create(&optimizer, settings, 1, fresh_trouble());
-    gyre_optimizer_destroy(optimizer);
-    return status;
-}
-
 static int start_values(struct gyre_replica *r, const struct gyre_network_options *options)
 {
     gyre_init_parameters(r->parameter, r->parameters, options->seed);
@@ -115,7 +106,7 @@ static int make_network(struct gyre_network **out, struct gyre_model *model,
     if (status)
         gyre_trouble_set(fresh_trouble(), status, "no memory for the values of a network");
     if (!status)
-        status = check_optimizer(&settings);
+        status = gyre_optimizer_check(&settings, fresh_trouble()); /* not in the first update */
     if (!status)
         status = start_values(&n->replica, options);
     if (status)
@@ -262,13 +253,16 @@ static int learn(struct gyre_network *n, const float *x, uint64_t samples,
     if (status || !samples)
         return status;
     gyre_replica_bind(r);
-    status = gyre_replica_forward(r, x, samples, true, wanted, &loss, fresh_trouble());
+    gyre_replica_clear_loss(r);
+    status = gyre_replica_forward(r, x, samples, true, wanted, fresh_trouble());
+    if (!status)
+        status = gyre_replica_backward(r, gyre_ddp_adds(r->ddp), true, fresh_trouble());
+    if (!status)
+        status = gyre_replica_take_loss(r, &loss, fresh_trouble());
     if (!status)
         status = gyre_ddp_add(r->ddp, GYRE_NETWORK_LOSS, loss.sum);
     if (!status)
         status = gyre_ddp_add(r->ddp, GYRE_NETWORK_RIGHT, (double)loss.right);
-    if (!status)
-        status = gyre_replica_backward(r, gyre_ddp_adds(r->ddp), true, fresh_trouble());
     return told(n, status);
 }
 
@@ -331,9 +325,11 @@ static int score_all(struct gyre_network *n, const float *x, uint64_t samples,
     struct gyre_loss loss = {0};
     int status = 0;
     gyre_replica_bind(&n->replica);
+    gyre_replica_clear_loss(&n->replica);
     if (samples)
-        status =
-            gyre_replica_forward(&n->replica, x, samples, false, wanted, &loss, fresh_trouble());
+        status = gyre_replica_forward(&n->replica, x, samples, false, wanted, fresh_trouble());
+    if (!status)
+        status = gyre_replica_take_loss(&n->replica, &loss, fresh_trouble());
     if (status)
         return status;
     score->loss += loss.sum;

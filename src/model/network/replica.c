@@ -63,6 +63,9 @@ int gyre_replica_init(struct gyre_replica *r, struct gyre_model *model,
     r->parameters = gyre_model_parameters(model, &r->parameter);
     r->buffers = gyre_model_buffers(model, &r->buffer);
     int status = allocate_values(r);
+    if (!status)
+        status = gyre_loss_meter_init(&r->meter, gyre_model_processor(model),
+                                      gyre_model_batch(model), gyre_model_outputs(model), NULL);
     if (status)
         return status;
     lay_out_parameters(r);
@@ -82,6 +85,7 @@ void gyre_replica_deinit(struct gyre_replica *r)
 {
     gyre_optimizer_destroy(r->optimizer);
     gyre_whole_states_free(&r->resumed);
+    gyre_loss_meter_deinit(&r->meter);
     free(r->piece);
     gyre_ddp_destroy(r->ddp);
     gyre_model_destroy(r->model);
@@ -158,11 +162,9 @@ static int finish_pass(struct gyre_replica *r, int status, bool tells)
 }
 
 int gyre_replica_forward(struct gyre_replica *r, const float *x, size_t samples, bool train,
-                         struct gyre_wanted wanted, struct gyre_loss *loss,
-                         struct gyre_trouble *trouble)
+                         struct gyre_wanted wanted, struct gyre_trouble *trouble)
 {
     const float factor = gyre_scaler_scale(&r->scaler);
-    const size_t width = gyre_model_outputs(r->model);
     float *gradient = gyre_model_output_gradient(r->model);
     const float *outputs;
     int status = gyre_model_forward(r->model, x, samples, train, &outputs, trouble);
@@ -170,10 +172,21 @@ int gyre_replica_forward(struct gyre_replica *r, const float *x, size_t samples,
     if (status)
         return status;
     if (wanted.labels)
-        return gyre_loss_cross_entropy(gyre_ops(), outputs, wanted.labels, samples, width, factor,
-                                       gradient, loss, trouble);
-    gyre_loss_squared_error(outputs, wanted.targets, samples, width, factor, gradient, loss);
-    return 0;
+        return gyre_loss_cross_entropy(&r->meter, outputs, wanted.labels, samples, factor, gradient,
+                                       trouble);
+    return gyre_loss_squared_error(&r->meter, outputs, wanted.targets, samples, factor, gradient,
+                                   trouble);
+}
+
+int gyre_replica_take_loss(struct gyre_replica *r, struct gyre_loss *loss,
+                           struct gyre_trouble *trouble)
+{
+    return gyre_loss_meter_take(&r->meter, loss, trouble);
+}
+
+void gyre_replica_clear_loss(struct gyre_replica *r)
+{
+    gyre_loss_meter_clear(&r->meter);
 }
 
 int gyre_replica_backward(struct gyre_replica *r, bool adds, bool tells,

@@ -56,6 +56,7 @@ struct gyre_replica {
     struct gyre_whole_states resumed; /* for the optimiser, until it is made; room NULL: none */
     int64_t resumed_steps;            /* that it has made */
     struct gyre_scaler scaler;        /* enabled where products are of f16 */
+    struct gyre_loss_meter meter;
 };
 
 /* What a batch is compared with: one of the two. */
@@ -83,15 +84,23 @@ int gyre_replica_regroup(struct gyre_replica *replica, struct gyre_comm *comm);
 /* Values and gradients to where the engine has them now. */
 void gyre_replica_bind(struct gyre_replica *replica);
 
-/* Forward, and the loss with its gradient times the loss scale where backward takes it from. Adds
- * to *loss. A failure without a story in `trouble` is the communicator's. */
+/* Forward, and the loss with its gradient times the loss scale where backward takes it from. The
+ * loss is added to the replica's own until it is taken. A failure without a story in `trouble` is
+ * the communicator's. */
 int gyre_replica_forward(struct gyre_replica *replica, const float *x, size_t samples, bool train,
-                         struct gyre_wanted wanted, struct gyre_loss *loss,
-                         struct gyre_trouble *trouble);
+                         struct gyre_wanted wanted, struct gyre_trouble *trouble);
 
 /* Gradients are put, or added if `adds`; each is told to the engine if `tells`. Otherwise as
  * forward. */
 int gyre_replica_backward(struct gyre_replica *replica, bool adds, bool tells,
                           struct gyre_trouble *trouble);
+
+/* Adds the loss of all forwards since the last take to *loss. Behind backward this waits for
+ * nothing more than backward's own end. */
+int gyre_replica_take_loss(struct gyre_replica *replica, struct gyre_loss *loss,
+                           struct gyre_trouble *trouble);
+
+/* Forgets the loss of a step that was given up. */
+void gyre_replica_clear_loss(struct gyre_replica *replica);
 
 #endif

@@ -61,6 +61,7 @@ void layer_rig_init(struct layer_rig *rig, const struct gyre_layer *layer, size_
     gyre_rng_seed(&rng, seed);
     rig->layer = *layer;
     rig->samples = samples;
+    assert_int_equal(gyre_processor_open(&rig->pass.on, GYRE_MEMORY_HOST, 0, &trouble), 0);
     if (rig->layer.kind->shape(&rig->layer, samples, &trouble))
         fail_msg("%s", trouble.text);
     give_memory(&rig->layer);
@@ -70,10 +71,10 @@ void layer_rig_init(struct layer_rig *rig, const struct gyre_layer *layer, size_
     rig->y = floats(rig->out);
     rig->dy = random_floats(rig->out);
     rig->dx = random_floats(rig->in);
-    rig->pass = (struct gyre_pass){.ops = gyre_ops(), .samples = samples, .train = true};
+    rig->pass.samples = samples;
+    rig->pass.train = true;
     rig->pass.scratch = floats(rig->layer.scratch_floats);
     rig->pass.trouble = &trouble;
-    assert_int_equal(gyre_dense_create(&rig->pass.dense, NULL), 0);
 }
 
 void layer_rig_deinit(struct layer_rig *rig)
@@ -90,7 +91,7 @@ void layer_rig_deinit(struct layer_rig *rig)
     free(rig->dy);
     free(rig->dx);
     free(rig->pass.scratch);
-    gyre_dense_destroy(rig->pass.dense);
+    gyre_processor_close(rig->pass.on);
 }
 
 /* *status: what the layer returned. True: it is to be called again, for the next stage. */

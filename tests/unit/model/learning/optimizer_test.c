@@ -10,6 +10,7 @@
 #define COUNT 101
 
 static struct gyre_rng rng;
+static struct gyre_processor *on;
 
 static float chance(void)
 {
@@ -57,7 +58,7 @@ static void check_settings(const struct gyre_optimizer_settings *settings)
     struct gyre_optimizer *optimizer;
     struct plain plain[COUNT] = {0};
     float value[COUNT], gradient[COUNT];
-    assert_int_equal(gyre_optimizer_create(&optimizer, settings, COUNT, NULL), 0);
+    assert_int_equal(gyre_optimizer_create(&optimizer, on, settings, COUNT, NULL), 0);
     for (int i = 0; i < COUNT; i++)
         plain[i].p = (double)(value[i] = chance());
     for (int t = 1; t <= 20; t++) {
@@ -130,7 +131,7 @@ static void test_by_hand(void **state)
     struct gyre_optimizer_settings s = gyre_optimizer_defaults(GYRE_ADAM);
     struct gyre_optimizer *optimizer;
     float value[2] = {1, 1};
-    assert_int_equal(gyre_optimizer_create(&optimizer, &s, 2, NULL), 0);
+    assert_int_equal(gyre_optimizer_create(&optimizer, on, &s, 2, NULL), 0);
     gyre_optimizer_begin(optimizer, 0.001);
     gyre_optimizer_apply(optimizer, 0, 2, value, (float[]){1e-3f, -1e6f}, 1);
     assert_near((double)value[0], 0.999, 1e-7);
@@ -141,7 +142,7 @@ static void test_by_hand(void **state)
     gyre_optimizer_destroy(optimizer);
     s = gyre_optimizer_defaults(GYRE_SGD);
     s.momentum = 0.5;
-    assert_int_equal(gyre_optimizer_create(&optimizer, &s, 1, NULL), 0);
+    assert_int_equal(gyre_optimizer_create(&optimizer, on, &s, 1, NULL), 0);
     for (int t = 0; t < 3; t++) { /* m: 1, 1.5, 1.75 */
         gyre_optimizer_begin(optimizer, 0.25);
         gyre_optimizer_apply(optimizer, 0, 1, value, (float[]){1}, 1);
@@ -161,10 +162,10 @@ static void check_parts(const struct gyre_optimizer_settings *settings)
     static const size_t cut = 37;
     struct gyre_optimizer *whole, *low, *high, *pieces;
     float value[3][COUNT], gradient[COUNT];
-    gyre_optimizer_create(&whole, settings, COUNT, NULL);
-    gyre_optimizer_create(&low, settings, cut, NULL);
-    gyre_optimizer_create(&high, settings, COUNT - cut, NULL);
-    gyre_optimizer_create(&pieces, settings, COUNT, NULL);
+    gyre_optimizer_create(&whole, on, settings, COUNT, NULL);
+    gyre_optimizer_create(&low, on, settings, cut, NULL);
+    gyre_optimizer_create(&high, on, settings, COUNT - cut, NULL);
+    gyre_optimizer_create(&pieces, on, settings, COUNT, NULL);
     for (int i = 0; i < COUNT; i++)
         value[0][i] = value[1][i] = value[2][i] = chance();
     for (int t = 0; t < 5; t++) {
@@ -206,7 +207,7 @@ static void refuse(const struct gyre_optimizer_settings *settings, const char *w
 {
     struct gyre_trouble trouble = {0};
     struct gyre_optimizer *optimizer;
-    assert_int_equal(gyre_optimizer_create(&optimizer, settings, 1, &trouble), GYRE_INVALID);
+    assert_int_equal(gyre_optimizer_create(&optimizer, on, settings, 1, &trouble), GYRE_INVALID);
     if (!strstr(trouble.text, words))
         fail_msg("\"%s\" does not say \"%s\"", trouble.text, words);
 }
@@ -231,6 +232,17 @@ static void test_refused(void **state)
     refuse(&s, "weight decay is -0.5");
 }
 
+static int open_processor(void **state)
+{
+    return gyre_processor_open(&on, GYRE_MEMORY_HOST, 0, NULL);
+}
+
+static int close_processor(void **state)
+{
+    gyre_processor_close(on);
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,5 +254,5 @@ int main(void)
         cmocka_unit_test(test_refused),
     };
     gyre_rng_seed(&rng, 11);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_processor, close_processor);
 }

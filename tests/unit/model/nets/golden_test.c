@@ -180,13 +180,29 @@ static void check_loss(const struct golden *g, int step, double got)
         fail_msg("%s, step %d: loss %.9g, PyTorch has %.9g", g->name, step, got, wanted);
 }
 
+/* The loss of outputs, and its gradient where backward takes it from. */
+static struct gyre_loss measure(struct gyre_model *model, const float *outputs,
+                                const int64_t *wanted, size_t samples)
+{
+    struct gyre_loss_meter meter;
+    struct gyre_loss loss = {0};
+    assert_int_equal(gyre_loss_meter_init(&meter, gyre_model_processor(model), samples,
+                                          gyre_model_outputs(model), NULL),
+                     0);
+    assert_int_equal(gyre_loss_cross_entropy(&meter, outputs, wanted, samples, 1,
+                                             gyre_model_output_gradient(model), NULL),
+                     0);
+    assert_int_equal(gyre_loss_meter_take(&meter, &loss, NULL), 0);
+    gyre_loss_meter_deinit(&meter);
+    return loss;
+}
+
 /* Samples `first` and those after it in the order. */
 static double run_batch(const struct golden *g, struct gyre_model *model,
                         const struct gyre_permutation *order, size_t first, size_t samples)
 {
     static float batch[SAMPLES_MOST * 784];
     int64_t label[SAMPLES_MOST];
-    struct gyre_loss loss = {0};
     const float *outputs;
     for (size_t i = 0; i < samples; i++) {
         size_t sample = gyre_permutation_at(order, first + i);
@@ -194,9 +210,7 @@ static double run_batch(const struct golden *g, struct gyre_model *model,
         label[i] = labels[sample];
     }
     assert_int_equal(gyre_model_forward(model, batch, samples, true, &outputs, NULL), 0);
-    assert_int_equal(gyre_loss_cross_entropy(gyre_ops(), outputs, label, samples, g->classes, 1,
-                                             gyre_model_output_gradient(model), &loss, NULL),
-                     0);
+    const struct gyre_loss loss = measure(model, outputs, label, samples);
     int status = gyre_model_backward(model, false, NULL);
     while (status == GYRE_AGAIN)
         status = gyre_model_continue(model);
@@ -210,7 +224,9 @@ static void train(const struct golden *g, struct gyre_model *model, size_t float
     struct gyre_permutation order;
     int step = 0;
     assert_int_equal(gyre_permutation_init(&order, g->samples, NULL), 0);
-    assert_int_equal(gyre_optimizer_create(&optimizer, &g->optimizer, floats, NULL), 0);
+    assert_int_equal(
+        gyre_optimizer_create(&optimizer, gyre_model_processor(model), &g->optimizer, floats, NULL),
+        0);
     for (int epoch = 0; epoch < g->epochs; epoch++) {
         make_order(g, epoch, &order);
         for (size_t at = 0; at < g->samples; at += g->batch, step++) {
@@ -267,11 +283,9 @@ static void compare_end(const struct golden *g, struct gyre_model *model)
 /* In evaluation; one sample may stand so near the line that it falls on either side. */
 static void compare_accuracy(const struct golden *g, struct gyre_model *model)
 {
-    struct gyre_loss loss = {0};
     const float *outputs;
     assert_int_equal(gyre_model_forward(model, x, g->samples, false, &outputs, NULL), 0);
-    gyre_loss_cross_entropy(gyre_ops(), outputs, labels, g->samples, g->classes, 1,
-                            gyre_model_output_gradient(model), &loss, NULL);
+    const struct gyre_loss loss = measure(model, outputs, labels, g->samples);
     assert_true(fabs((double)loss.right - g->accuracy * (double)g->samples) <= 1.001);
 }
 

@@ -1,0 +1,65 @@
+/* The CPU's filling of the table in processor.h: host.c has the table, host_images.c, host_norm.c
+ * and host_loss.c the passes that ops.h does not have. */
+#ifndef GYRE_MODEL_PROCESSOR_INSIDE_H
+#define GYRE_MODEL_PROCESSOR_INSIDE_H
+
+#include "model/processor/processor.h"
+
+struct gyre_host_processor {
+    struct gyre_processor base;
+    const struct gyre_ops *ops;
+    struct gyre_dense *dense;
+};
+
+static inline const struct gyre_ops *gyre_host_ops(const struct gyre_processor *on)
+{
+    return ((const struct gyre_host_processor *)on)->ops;
+}
+
+/* y = x in half precision. */
+static inline void gyre_host_round(const struct gyre_ops *ops, enum gyre_precision precision,
+                                   float *y, const float *x, size_t count)
+{
+    if (precision == GYRE_PRECISION_BF16)
+        ops->round_bf16(y, x, count);
+    else
+        ops->round_f16(y, x, count);
+}
+
+/* host_images.c */
+void gyre_host_spread(struct gyre_processor *on, const struct gyre_window *window, size_t samples,
+                      enum gyre_precision precision, float *to, const float *x, float *padded);
+void gyre_host_gather(struct gyre_processor *on, const struct gyre_window *window, size_t samples,
+                      float *x, const float *from, float *padded);
+void gyre_host_pool(struct gyre_processor *on, const struct gyre_window *window, size_t samples,
+                    float *y, uint32_t *where, const float *x);
+void gyre_host_pool_back(struct gyre_processor *on, const struct gyre_window *window,
+                         size_t samples, float *dx, const float *dy, const uint32_t *where);
+
+/* host_norm.c */
+void gyre_host_fill_channels(struct gyre_processor *on, float *y, const float *bias,
+                             struct gyre_planes planes);
+void gyre_host_channel_sums(struct gyre_processor *on, float *sums, const float *x,
+                            struct gyre_planes planes, bool accumulate);
+void gyre_host_norm_sums(struct gyre_processor *on, const struct gyre_norm *norm, const float *x);
+void gyre_host_norm_mean(struct gyre_processor *on, const struct gyre_norm *norm);
+void gyre_host_norm_squares(struct gyre_processor *on, const struct gyre_norm *norm,
+                            const float *x);
+void gyre_host_norm_variance(struct gyre_processor *on, const struct gyre_norm *norm);
+void gyre_host_norm_apply(struct gyre_processor *on, const struct gyre_norm *norm, bool train,
+                          float *y, const float *x);
+void gyre_host_norm_back_sums(struct gyre_processor *on, const struct gyre_norm *norm,
+                              const float *x, const float *dy, float *weight_gradient,
+                              float *bias_gradient, bool accumulate);
+void gyre_host_norm_back(struct gyre_processor *on, const struct gyre_norm *norm, float *dx,
+                         const float *x, const float *dy);
+
+/* host_loss.c */
+void gyre_host_cross_entropy(struct gyre_processor *on, const struct gyre_rows *rows,
+                             const int64_t *labels, struct gyre_tally *tally);
+void gyre_host_squared_error(struct gyre_processor *on, const struct gyre_rows *rows,
+                             const float *targets, struct gyre_tally *tally);
+
+int gyre_host_open(struct gyre_processor **processor, struct gyre_trouble *trouble);
+
+#endif

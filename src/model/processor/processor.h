@@ -1,0 +1,197 @@
+/* What computes: its memory, its products of matrices, and its passes over whole tensors. The CPU
+ * is one filling of the table (host.c); a device with a queue of its own is another.
+ *
+ *     layers, losses, optimisers ──▶ struct gyre_processor ─┬▶ host.c    ops.h, dense.h
+ *                                                           └▶ a device  kernels on its queue
+ *
+ * All memory that an entry is given is the processor's, from alloc(), unless a comment says host.
+ * An entry that returns nothing may return before its work has ended: work ends in the order of
+ * the calls, and get() and wait() stay until all of it has. So a step has no wait inside: what the
+ * host needs of it (the loss, for one) is written to the processor's memory and read once, at the
+ * end. Work that fails is told by the next get() or wait().
+ *
+ * Formulas are those of ops.h, and passes over elements give the same bits on every processor. Sums
+ * go a fixed way on each. No entry allocates but alloc(). One thread at a time for each processor.
+ *
+ * A tensor is samples x channels x height x width, row-major, as in layers. */
+#ifndef GYRE_MODEL_PROCESSOR_PROCESSOR_H
+#define GYRE_MODEL_PROCESSOR_PROCESSOR_H
+
+#include "device/device.h"
+#include "model/kernels/dense.h"
+#include "model/kernels/ops.h"
+
+/* Products of matrices take their two operands as if stored so and sum in f32; all else, and the
+ * parameters themselves, stay f32. */
+enum gyre_precision { GYRE_PRECISION_F32, GYRE_PRECISION_BF16, GYRE_PRECISION_F16 };
+
+/* A batch of images for passes that go channel by channel; `places` is height x width. */
+struct gyre_planes {
+    size_t samples, channels, places;
+};
+
+/* A square kernel that goes over images: a convolution's (stride 1) or a pooling's (no padding). */
+struct gyre_window {
+    size_t channels, height, width; /* of an image */
+    size_t kernel, stride, padding;
+    size_t out_height, out_width;
+};
+
+/* A product for each of `count` samples: the operands of sample s begin s steps behind the first.
+ * With a c_step of 0, and only if `count` is 1 or `partials` is there, C gets the sum of them. */
+struct gyre_products {
+    struct gyre_product first;
+    size_t count, a_step, b_step, c_step;
+    float *partials; /* count x m x n floats of workspace; NULL where all C are apart */
+};
+
+/* Batch norm over a batch. Arrays have a number for each channel. */
+struct gyre_norm {
+    struct gyre_planes planes;
+    double values;         /* in each channel, of all ranks; known from mean() on */
+    float *mean, *inverse; /* of this batch; 1 / deviation */
+    const float *weight, *bias;
+    float *running_mean, *running_variance;
+    int64_t *batches; /* one number */
+    double *sums;     /* 2 x channels + 1 */
+};
+
+/* What a loss adds up. */
+struct gyre_tally {
+    double sum;
+    uint64_t right; /* samples whose greatest output, the first of equals, is the label */
+};
+
+/* Outputs of a batch and the gradient that a loss gives them. */
+struct gyre_rows {
+    const float *outputs;
+    float *gradient;
+    size_t samples, width;
+    float factor; /* of the gradient: the loss scale, 1 without one */
+};
+
+struct gyre_processor;
+
+struct gyre_processor_table {
+    enum gyre_memory_kind memory;
+
+    /* A convolution lays out as many samples at once as fit into so many bytes, and at least
+     * one. */
+    size_t spread_bytes;
+
+    void (*close)(struct gyre_processor *on);
+
+    /* "own avx2", or whoever multiplies. Lives as long as the processor. */
+    const char *(*products)(const struct gyre_processor *on);
+
+    /* -- memory -------------------------------------------------------------------------------- */
+
+    /* Zeroed and aligned to a line of the cache; NULL: no memory. free() takes NULL and ends after
+     * all work. */
+    void *(*alloc)(struct gyre_processor *on, size_t bytes);
+    void (*free)(struct gyre_processor *on, void *memory);
+
+    /* From and to host memory. After put() the source may change at once; get() stays until all
+     * work has ended. Failures name the device. */
+    int (*put)(struct gyre_processor *on, void *to, const void *host, size_t bytes,
+               struct gyre_trouble *trouble);
+    int (*get)(struct gyre_processor *on, void *host, const void *from, size_t bytes,
+               struct gyre_trouble *trouble);
+    int (*wait)(struct gyre_processor *on, struct gyre_trouble *trouble);
+
+    void (*copy)(struct gyre_processor *on, void *to, const void *from, size_t bytes);
+    void (*zero)(struct gyre_processor *on, void *to, size_t bytes);
+
+    /* -- products ------------------------------------------------------------------------------ */
+
+    void (*multiply)(struct gyre_processor *on, const struct gyre_products *products);
+
+    /* -- elements: as ops.h says --------------------------------------------------------------- */
+
+    void (*add_bias)(struct gyre_processor *on, float *y, const float *bias, size_t rows,
+                     size_t columns, bool relu);
+    void (*relu)(struct gyre_processor *on, float *y, const float *x, size_t count);
+    void (*relu_back)(struct gyre_processor *on, float *dx, const float *dy, const float *y,
+                      size_t count);
+    void (*column_sums)(struct gyre_processor *on, float *sums, const float *x, size_t rows,
+                        size_t columns, bool accumulate);
+
+    /* To half precision and back; not for f32. y may be x. */
+    void (*round)(struct gyre_processor *on, enum gyre_precision precision, float *y,
+                  const float *x, size_t count);
+
+    /* Sum of x^2, for the host: NULL where the host would have to wait for it. */
+    double (*squares)(struct gyre_processor *on, const float *x, size_t count);
+
+    /* sgd, adam, adamw. */
+    void (*sgd)(struct gyre_processor *on, float *value, const float *gradient, float *m, float *v,
+                size_t count, const struct gyre_update *update);
+    void (*adam)(struct gyre_processor *on, float *value, const float *gradient, float *m, float *v,
+                 size_t count, const struct gyre_update *update);
+    void (*adamw)(struct gyre_processor *on, float *value, const float *gradient, float *m,
+                  float *v, size_t count, const struct gyre_update *update);
+
+    /* -- convolution and pooling --------------------------------------------------------------- */
+
+    /* y[s][c][p] = bias[c]. */
+    void (*fill_channels)(struct gyre_processor *on, float *y, const float *bias,
+                          struct gyre_planes planes);
+    /* sums[c] = or += all of channel c, added up in double and rounded once. */
+    void (*channel_sums)(struct gyre_processor *on, float *sums, const float *x,
+                         struct gyre_planes planes, bool accumulate);
+
+    /* to[s][channel, dy, dx][place]: the value that each element of the kernel meets at each
+     * place, 0 outside; in `precision`. gather() adds up in x what spread() would copy from x.
+     * `padded` is workspace: one image with its padding. */
+    void (*spread)(struct gyre_processor *on, const struct gyre_window *window, size_t samples,
+                   enum gyre_precision precision, float *to, const float *x, float *padded);
+    void (*gather)(struct gyre_processor *on, const struct gyre_window *window, size_t samples,
+                   float *x, const float *from, float *padded);
+
+    /* The greatest in each square, the first of equals, NaN above all; where[] is its place in the
+     * plane. pool_back() sets all of dx. */
+    void (*pool)(struct gyre_processor *on, const struct gyre_window *window, size_t samples,
+                 float *y, uint32_t *where, const float *x);
+    void (*pool_back)(struct gyre_processor *on, const struct gyre_window *window, size_t samples,
+                      float *dx, const float *dy, const uint32_t *where);
+
+    /* -- batch norm, in the order of a step ---------------------------------------------------- */
+
+    /* sums[c] of x, and the number of samples behind them. */
+    void (*norm_sums)(struct gyre_processor *on, const struct gyre_norm *norm, const float *x);
+    void (*norm_mean)(struct gyre_processor *on, const struct gyre_norm *norm); /* of the sums */
+    /* sums[c] of (x - mean)^2. */
+    void (*norm_squares)(struct gyre_processor *on, const struct gyre_norm *norm, const float *x);
+    /* The inverse, of the sums; running figures follow, and the batch is counted. */
+    void (*norm_variance)(struct gyre_processor *on, const struct gyre_norm *norm);
+    /* By this batch, or by the running figures. */
+    void (*norm_apply)(struct gyre_processor *on, const struct gyre_norm *norm, bool train,
+                       float *y, const float *x);
+    /* sums[c] of dy, then of dy (x - mean); and the two parameters' gradients. */
+    void (*norm_back_sums)(struct gyre_processor *on, const struct gyre_norm *norm, const float *x,
+                           const float *dy, float *weight_gradient, float *bias_gradient,
+                           bool accumulate);
+    void (*norm_back)(struct gyre_processor *on, const struct gyre_norm *norm, float *dx,
+                      const float *x, const float *dy);
+
+    /* -- losses: formulas in model/learning/loss.h; each adds to *tally ------------------------ */
+
+    /* Labels are less than `width`. */
+    void (*cross_entropy)(struct gyre_processor *on, const struct gyre_rows *rows,
+                          const int64_t *labels, struct gyre_tally *tally);
+    void (*squared_error)(struct gyre_processor *on, const struct gyre_rows *rows,
+                          const float *targets, struct gyre_tally *tally);
+};
+
+/* One of them; what it needs besides follows in its own struct. */
+struct gyre_processor {
+    const struct gyre_processor_table *table;
+};
+
+/* Opens the CPU, or a device of that kind. What gyre_dense_create() says holds for the CPU.
+ * GYRE_UNSUPPORTED: nothing computes there in this build. */
+int gyre_processor_open(struct gyre_processor **processor, enum gyre_memory_kind kind, int device,
+                        struct gyre_trouble *trouble);
+void gyre_processor_close(struct gyre_processor *processor); /* takes NULL */
+
+#endif
