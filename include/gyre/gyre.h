@@ -375,6 +375,18 @@ GYRE_API int gyre_shrink(struct gyre_comm *comm, struct gyre_comm **smaller);
  *   Threads:   one thread. */
 GYRE_API int gyre_join(struct gyre_comm **comm, const struct gyre_options *options);
 
+/* Has newcomers find `comm` at the place that `options` and the environment name: root, store, job
+ * and key, the same that the newcomers give to gyre_join(). Every rank calls this before
+ * gyre_grow(), because any of them may be rank 0 later; rank 0 opens the place in its next
+ * gyre_grow(). Without this call it is the place where the job has met, which parts made by
+ * gyre_split_apart() have not. Newcomers need the key that belongs to the place; `comm` keeps its
+ * own. `comm` is as for gyre_grow(), and what gyre_grow() and gyre_shrink() make of it has the same
+ * place.
+ *   Blocks:    never on other ranks.
+ *   Errors:    GYRE_INVALID, GYRE_REFUSED, -errno: the place stays what it was.
+ *   Threads:   one thread. */
+GYRE_API int gyre_open(struct gyre_comm *comm, const struct gyre_options *options);
+
 /* How many processes wait in gyre_join() to be taken in, on rank 0: a hint, which a program may
  * look at before all ranks call gyre_grow(). Elsewhere, and before the first gyre_grow(), 0.
  *   Blocks:    never.
@@ -395,8 +407,9 @@ GYRE_API int gyre_waiting(const struct gyre_comm *comm);
  * earlier wait for it. If rank 0 leaves or is lost, the next rank 0 opens it. So a job whose place
  * is an address (MASTER_ADDR) can be found while its rank 0 is on that machine; one whose place is
  * a folder or a store, always. A store's functions are called by this call, too, and by
- * gyre_finalize(). A job that began with one rank has no such place, and takes in at most 1,024
- * processes in its life.
+ * gyre_finalize(). A job that began with one rank looks for its place in its first gyre_grow(), by
+ * the options and variables that gyre_join() would look at. gyre_open() names another place. A job
+ * takes in at most 1,024 processes in its life.
  *   Blocks:    until every rank has called it.
  *   Ownership: the caller ends *larger by gyre_finalize(), and `comm` too.
  *   Errors:    GYRE_PEER_LOST: a rank or a newcomer was lost; `comm` has failed with it, and

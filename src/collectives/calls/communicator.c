@@ -255,6 +255,22 @@ int gyre_grow(struct gyre_comm *comm, int most, struct gyre_comm **larger)
     return status;
 }
 
+int gyre_open(struct gyre_comm *comm, const struct gyre_options *options)
+{
+    struct gyre_trouble story = {0}, *trouble = gyre_thread_trouble();
+    struct gyre_options taken;
+    int status = check_epoch(comm, "gyre_open");
+    if (status)
+        return status;
+    status = take_init_options(options, &taken, &story);
+    if (!status)
+        status = gyre_domain_open_at(comm->domain, &taken, &story);
+    if (status)
+        gyre_trouble_set(&story, status, "gyre_open: %s", gyre_status_name(status));
+    *trouble = story;
+    return status;
+}
+
 int gyre_waiting(const struct gyre_comm *comm)
 {
     return !comm || gyre_domain_forked(comm->domain) ? 0 : (int)gyre_domain_waiting(comm->domain);

@@ -181,8 +181,12 @@ static int find_settings(struct gyre_domain *domain, const struct gyre_domain_op
         take_settings(domain, options->beside);
         return 0;
     }
-    if (!options->after)
-        return gyre_domain_settings_read(options->user, &domain->settings, trouble);
+    if (!options->after) {
+        domain->options = options->user ? gyre_job_keep_options(options->user) : NULL;
+        return options->user && !domain->options
+                   ? gyre_trouble_set(trouble, -ENOMEM, "no memory for a domain")
+                   : gyre_domain_settings_read(options->user, &domain->settings, trouble);
+    }
     domain->settings = options->after->settings;
     domain->members = gyre_members_hold(options->after->members);
     domain->company = options->company;
@@ -325,6 +329,7 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
     gyre_domain_end_room(domain, true);
     gyre_domain_end_asking(domain);
     gyre_domain_forget_members(domain);
+    gyre_job_forget_options(domain->options);
     explicit_bzero(&domain->job, sizeof(domain->job));
     strike(domain);
     free(domain);

@@ -73,6 +73,11 @@ int gyre_domain_gather(struct gyre_domain *domain, const char *made_by, bool lea
 
 /* -- newcomers; calls of rank 0 ---------------------------------------------------------------- */
 
+/* Has newcomers come to the place that options and environment name, from the next open_room() on.
+ * Every rank. */
+int gyre_domain_open_at(struct gyre_domain *domain, const struct gyre_options *options,
+                        struct gyre_trouble *trouble);
+
 /* Opens the place where newcomers wait, unless it is open. `configuration` as with the meet() that
  * joins them. */
 int gyre_domain_open_room(struct gyre_domain *domain, const char *configuration,

@@ -37,6 +37,10 @@ int gyre_domain_know_members(struct gyre_domain *domain)
     domain->seat = calloc(joined->n, sizeof *domain->seat);
     if (!domain->members || !domain->seat)
         return -ENOMEM;
+    if (joined->n == 1 && !domain->members->options) {
+        domain->members->options = domain->options;
+        domain->options = NULL;
+    }
     for (uint32_t seat = 0; seat < domain->members->n && rank < joined->n; seat++)
         if (domain->members->standing[seat] == GYRE_STANDS)
             domain->seat[rank++] = seat;
@@ -129,7 +133,6 @@ int gyre_domain_gather(struct gyre_domain *domain, const char *made_by, bool lea
                                 domain->members->n);
     take_listener(domain);
     const struct gyre_gather_options options = {.members = domain->members,
-                                                .job = &domain->job,
                                                 .made_by = made_by,
                                                 .listener = domain->joined->listener,
                                                 .suspected = suspected,

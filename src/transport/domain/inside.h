@@ -85,6 +85,7 @@ struct gyre_domain {
     struct gyre_company *company;    /* for meet(); borrowed; NULL: ranks meet at the job's root */
     struct gyre_company own_company; /* of a newcomer */
     struct gyre_members *members;
+    struct gyre_options *options;   /* of gyre_init(), until the members keep them; NULL: none */
     struct gyre_waiting_room *room; /* of newcomers; NULL: not opened here */
     struct gyre_newcomer *newcomer; /* those invited to the next epoch */
     uint32_t newcomers;

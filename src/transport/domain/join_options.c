@@ -62,4 +62,6 @@ void gyre_domain_describe_job(const struct gyre_domain *domain, const struct gyr
     job->epoch = (uint16_t)domain->members->seen;
     job->root_kind = GYRE_ROOT_HELD; /* the company has met already */
     memcpy(job->key, domain->members->key, sizeof job->key);
+    memcpy(job->id, domain->members->id, sizeof job->id);
+    memcpy(job->key_id, domain->members->key_id, sizeof job->key_id);
 }

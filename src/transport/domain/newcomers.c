@@ -6,26 +6,102 @@
  * The room goes from epoch to epoch with its rank. Where that leaves the job or is lost, the next
  * rank 0 opens another at the same place, and those who waited find it there.
  *
- * Tested by tests/program/failures/grow.c. */
+ * Tested by tests/program/failures/grow.c and grow_places.c. */
 #include "transport/domain/inside.h"
 
 #include "base/log.h"
 #include "transport/members/newcomer.h"
+#include "transport/net/address.h"
+#include "transport/net/socket.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+enum { BACKLOG = 4096 };
 
 /* -- rank 0 ------------------------------------------------------------------------------------ */
 
-static int check_meeting_place(const struct gyre_job *met, struct gyre_trouble *trouble)
+/* Finds the place that options and environment name, as a newcomer with them does. */
+static int find_newcomers_place(struct gyre_members *members, const struct gyre_options *options,
+                                struct gyre_trouble *trouble)
 {
-    if (met->world > 1 && met->root_kind != GYRE_ROOT_HELD)
+    struct gyre_job met;
+    int status = gyre_job_discover_running(options, &met, trouble);
+    if (!status)
+        members->met = met;
+    gyre_wipe(&met, sizeof met);
+    return status;
+}
+
+/* A job that began with one rank has met nowhere: it looks now. */
+static int settle_place(struct gyre_members *members, struct gyre_trouble *trouble)
+{
+    struct gyre_trouble why = {0};
+    if (members->met.root_kind == GYRE_ROOT_HELD)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                                "the ranks of this communicator did not meet at a place where "
+                                "newcomers find them: name one by gyre_open()");
+    if (members->met.world > 1 || !find_newcomers_place(members, members->options, &why))
         return 0;
-    return gyre_trouble_set(
-        trouble, GYRE_UNSUPPORTED,
-        "the ranks of this communicator did not meet at a place where newcomers "
-        "find them: the job began with one rank, or gyre_split_apart() made the "
-        "communicator");
+    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                            "the job began with one rank, and there is no place where newcomers "
+                            "find it: %.300s",
+                            why.text);
+}
+
+static bool meets_on_loopback(const struct gyre_job *met)
+{
+    struct sockaddr_storage address;
+    return met->root_kind == GYRE_ROOT_ADDRESS &&
+           gyre_address_resolve(met->root_host, 0, &address, 1, NULL) > 0 &&
+           gyre_address_is_loopback(&address);
+}
+
+static int choose_own_address(const struct gyre_job *met, const char *interface,
+                              struct sockaddr_storage *address, struct gyre_trouble *trouble)
+{
+    memset(address, 0, sizeof *address);
+    if (interface)
+        return gyre_address_choose(interface, AF_UNSPEC, address, trouble);
+    if (!meets_on_loopback(met) && !gyre_address_outward(AF_UNSPEC, address))
+        return 0;
+    return gyre_address_resolve("127.0.0.1", 0, address, 1, trouble) < 0 ? -EIO : 0;
+}
+
+/* Has a rank that began alone listen, where members and newcomers find each other. */
+static int make_reachable(struct gyre_domain *domain, const struct gyre_join_options *how,
+                          struct gyre_trouble *trouble)
+{
+    struct gyre_joined *joined = domain->joined;
+    struct gyre_members *members = domain->members;
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    if (joined->n > 1 || joined->listener >= 0)
+        return 0;
+    int status = choose_own_address(&members->met, how->interface, &address, trouble);
+    if (status)
+        return status;
+    int fd = gyre_socket_listen(&address, how->port_low, how->port_high, BACKLOG);
+    if (fd < 0)
+        return gyre_trouble_set(trouble, fd,
+                                "cannot listen for newcomers at a port of %u-%u "
+                                "(GYRE_PORT_RANGE): %s",
+                                how->port_low, how->port_high, strerror(-fd));
+    getsockname(fd, (struct sockaddr *)&address, &length);
+    joined->listener = fd;
+    joined->member[0].address = members->at[members->seat].address = address;
+    return 0;
+}
+
+int gyre_domain_open_at(struct gyre_domain *domain, const struct gyre_options *options,
+                        struct gyre_trouble *trouble)
+{
+    int status = find_newcomers_place(domain->members, options, trouble);
+    if (!status)
+        gyre_domain_end_room(domain, false);
+    return status;
 }
 
 int gyre_domain_open_room(struct gyre_domain *domain, const char *configuration,
@@ -34,10 +110,12 @@ int gyre_domain_open_room(struct gyre_domain *domain, const char *configuration,
     char text[GYRE_DOMAIN_CONFIGURATION];
     struct gyre_join_options how;
     const struct gyre_members *members = domain->members;
-    int status = domain->room ? 0 : check_meeting_place(&members->met, trouble);
+    gyre_domain_join_options(domain, configuration, text, &how);
+    int status = domain->room ? 0 : settle_place(domain->members, trouble);
+    if (!status)
+        status = make_reachable(domain, &how, trouble);
     if (status || domain->room)
         return status;
-    gyre_domain_join_options(domain, configuration, text, &how);
     const struct gyre_waiting_room_options options = {.job = &members->met,
                                                       .interface = how.interface,
                                                       .port_low = how.port_low,

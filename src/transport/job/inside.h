@@ -9,6 +9,7 @@
  *     slurm.c      node lists, and whether srun started this process
  *     variable.c   variables of the environment
  *     boot.c       the id of the running kernel
+ *     options.c    options kept for later
  *
  * A file calls only files listed below it. */
 #ifndef GYRE_TRANSPORT_JOB_INSIDE_H

@@ -61,6 +61,11 @@ int gyre_job_discover(const struct gyre_options *options, struct gyre_job *job,
 int gyre_job_discover_running(const struct gyre_options *options, struct gyre_job *job,
                               struct gyre_trouble *trouble);
 
+/* Copies what gyre_job_discover_running() reads of options, in one piece of memory, for
+ * gyre_job_forget_options(). NULL: no memory. */
+struct gyre_options *gyre_job_keep_options(const struct gyre_options *options);
+void gyre_job_forget_options(struct gyre_options *kept); /* NULL allowed; wipes the key */
+
 /* Takes `key` as the job's, as a place where ranks meet has told it. 0 or -errno. */
 int gyre_job_adopt_key(struct gyre_job *job, const uint8_t key[32]);
 

@@ -41,7 +41,6 @@ struct gyre_joined {
     int node_file;
     uint32_t places;
     uint8_t session_key[32]; /* HKDF(job's key, the nonce): for the epoch's connections */
-    uint8_t nonce[32];       /* rank 0's, of the session */
     /* Of connections that are made anew and of members that agree: the session key of the job's
      * first epoch. */
     uint8_t members_key[32];

@@ -101,7 +101,6 @@ static int hear_roster(struct gyre_joining *join, const struct gyre_record *reco
                             salt = {join->nonce, sizeof join->nonce};
     for (uint32_t rank = 0; rank < join->joined->n; rank++)
         gyre_join_note_member(join, rank);
-    memcpy(join->joined->nonce, join->nonce, sizeof join->joined->nonce);
     int status = gyre_hkdf_sha256(secret, salt, (struct gyre_piece){"gyre session", 12},
                                   join->joined->session_key, GYRE_KEY_BYTES);
     join->phase = GYRE_PHASE_PAIR;

@@ -70,7 +70,6 @@ static int start_proof(const struct member_gathering *gather, struct gyre_handsh
                        enum gyre_handshake_side side)
 {
     const struct gyre_members *members = gather->members;
-    const struct gyre_job *job = gather->is->job;
     struct gyre_claim claim = {.version_low = GYRE_PROTOCOL_LOW,
                                .version_high = GYRE_PROTOCOL_HIGH,
                                .epoch = members->epoch,
@@ -78,8 +77,8 @@ static int start_proof(const struct member_gathering *gather, struct gyre_handsh
                                .world = members->n,
                                .purpose = GYRE_PURPOSE_MEMBERS};
     uint8_t nonce[GYRE_NONCE_BYTES];
-    memcpy(claim.job, job->id, sizeof claim.job);
-    memcpy(claim.key_id, job->key_id, sizeof claim.key_id);
+    memcpy(claim.job, members->id, sizeof claim.job);
+    memcpy(claim.key_id, members->key_id, sizeof claim.key_id);
     int status = gyre_random_bytes(nonce, sizeof nonce);
     return status ? status : gyre_handshake_start(shake, side, &claim, members->key, nonce);
 }

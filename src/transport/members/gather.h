@@ -5,7 +5,6 @@
 #ifndef GYRE_TRANSPORT_MEMBERS_GATHER_H
 #define GYRE_TRANSPORT_MEMBERS_GATHER_H
 
-#include "transport/job/job.h"
 #include "transport/join/company.h"
 #include "transport/members/membership.h"
 #include "transport/members/members.h"
@@ -13,10 +12,9 @@
 
 struct gyre_gather_options {
     struct gyre_members *members; /* `next` and `seen` are written */
-    const struct gyre_job *job;
-    const char *made_by;   /* the call that waits, "gyre_shrink()" */
-    int listener;          /* at this member's address; borrowed */
-    const bool *suspected; /* n, of seats: those that the last epoch lost */
+    const char *made_by;          /* the call that waits, "gyre_shrink()" */
+    int listener;                 /* at this member's address; borrowed */
+    const bool *suspected;        /* n, of seats: those that the last epoch lost */
     bool leaving;
     struct gyre_newcomer *newcomer; /* who waits at this member; those that come along are taken */
     uint32_t newcomers;

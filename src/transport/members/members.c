@@ -45,7 +45,8 @@ struct gyre_members *gyre_members_create(const struct gyre_joined *joined,
     members->seat = joined->rank;
     members->epoch = members->seen = job->epoch;
     memcpy(members->key, joined->session_key, sizeof members->key);
-    memcpy(members->nonce, joined->nonce, sizeof members->nonce);
+    memcpy(members->id, job->id, sizeof members->id);
+    memcpy(members->key_id, job->key_id, sizeof members->key_id);
     for (uint32_t seat = 0; seat < joined->n; seat++)
         note_seat(&members->at[seat], &joined->member[seat]);
     return members;
@@ -64,6 +65,7 @@ void gyre_members_release(struct gyre_members *members)
         return;
     gyre_wipe(members->key, sizeof members->key);
     gyre_wipe(&members->met, sizeof members->met);
+    gyre_job_forget_options(members->options);
     free(members->standing);
     free(members->next);
     free(members->at);

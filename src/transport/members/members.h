@@ -42,9 +42,10 @@ struct gyre_seat {
 };
 
 struct gyre_members {
-    uint8_t key[GYRE_KEY_BYTES];     /* the session key of the first epoch */
-    uint8_t nonce[GYRE_NONCE_BYTES]; /* from which it was derived, with the job's key */
-    struct gyre_job met; /* the job as this process met it: where newcomers come, and their key */
+    uint8_t key[GYRE_KEY_BYTES];  /* the session key of the first epoch */
+    uint8_t id[16], key_id[8];    /* the job's, in its first epoch */
+    struct gyre_job met;          /* where newcomers come, and the key that they prove there */
+    struct gyre_options *options; /* of a job that began with one rank, to look for `met` */
     uint32_t founders;
     uint32_t n, seat;  /* seats, with those of newcomers; this member's */
     uint32_t epoch;    /* of the view that this member has completed last */

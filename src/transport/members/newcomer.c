@@ -47,8 +47,20 @@ struct ask {
 
 /* -- what the room says ------------------------------------------------------------------------ */
 
-/* A newcomer on rank 0's machine may have come by loopback, where ranks of other machines cannot
- * find it. It listens where rank 0 does. */
+/* Whether the other end of a conversation is on this machine. */
+static bool is_on_this_machine(const struct gyre_talk *talk, const struct sockaddr_storage *own)
+{
+    struct sockaddr_storage there;
+    socklen_t length = sizeof there;
+    if (getpeername(talk->fd, (struct sockaddr *)&there, &length))
+        return false;
+    gyre_address_normalise(&there);
+    return gyre_address_same_host(&there, own);
+}
+
+/* A newcomer on rank 0's machine listens where rank 0 does. It may have come by loopback, where
+ * ranks of other machines cannot find it, or by another address to ranks that have loopback only.
+ */
 static int open_ask_listener(struct ask *ask, const struct gyre_record *record)
 {
     struct gyre_cursor in = gyre_cursor_over(record->payload, record->length);
@@ -56,7 +68,9 @@ static int open_ask_listener(struct ask *ask, const struct gyre_record *record)
     gyre_address_get(&in, &root);
     if (in.bad || in.at != in.end || ask->listener >= 0)
         return GYRE_CORRUPT;
-    if (gyre_address_is_loopback(&ask->address) && root.ss_family)
+    if (root.ss_family &&
+        (gyre_address_is_loopback(&ask->address) ||
+         (gyre_address_is_loopback(&root) && is_on_this_machine(&ask->talk, &ask->address))))
         ask->address = root;
     gyre_address_set_port(&ask->address, 0);
     ask->listener =
@@ -98,25 +112,30 @@ static int hear_refused(struct ask *ask, const struct gyre_record *record)
     return gyre_trouble_set(ask->trouble, GYRE_REFUSED, "the job refuses this process: %s", why);
 }
 
-/* Makes the members, of whom SEATS and VIEW tell next. The key follows from the job's. */
+/* Makes the members, of whom SEATS and VIEW tell next, with their key, which the key of the place
+ * has hidden. */
 static int hear_taken(struct ask *ask, const struct gyre_record *record)
 {
     struct gyre_cursor in = gyre_cursor_over(record->payload, record->length);
+    struct gyre_members told = {0}, *members;
     uint8_t nonce[GYRE_NONCE_BYTES];
     gyre_get_bytes(&in, nonce, sizeof nonce);
+    gyre_get_bytes(&in, told.key, sizeof told.key);
+    gyre_get_bytes(&in, told.id, sizeof told.id);
+    gyre_get_bytes(&in, told.key_id, sizeof told.key_id);
     const uint32_t founders = (uint32_t)gyre_get_u64(&in, 4), seat = (uint32_t)gyre_get_u64(&in, 4);
     if (in.bad || in.at != in.end || ask->members || !founders || founders > FOUNDERS_MOST ||
         seat < founders || seat - founders >= GYRE_NEWCOMERS_OF_A_JOB)
         return GYRE_CORRUPT;
-    const struct gyre_piece secret = {ask->job->key, GYRE_KEY_BYTES}, salt = {nonce, sizeof nonce};
-    struct gyre_members *members = ask->members = gyre_members_make_seats(founders);
+    members = ask->members = gyre_members_make_seats(founders);
     if (!members)
         return gyre_trouble_set(ask->trouble, -ENOMEM, "no memory for %u ranks", founders);
     members->seat = seat;
     members->met = *ask->job;
-    memcpy(members->nonce, nonce, sizeof members->nonce);
-    return gyre_hkdf_sha256(secret, salt, (struct gyre_piece){"gyre session", 12}, members->key,
-                            GYRE_KEY_BYTES);
+    memcpy(members->key, told.key, sizeof members->key);
+    memcpy(members->id, told.id, sizeof members->id);
+    memcpy(members->key_id, told.key_id, sizeof members->key_id);
+    return gyre_key_hide(ask->job->key, nonce, members->key);
 }
 
 /* Takes the view in which this process stands. What follows is the epoch's join. */

@@ -327,12 +327,35 @@ uint32_t gyre_waiting_room_take(struct gyre_waiting_room *room, uint32_t most,
     return count;
 }
 
+int gyre_key_hide(const uint8_t by[GYRE_KEY_BYTES], const uint8_t nonce[GYRE_NONCE_BYTES],
+                  uint8_t key[GYRE_KEY_BYTES])
+{
+    static const char purpose[] = "gyre members key";
+    const struct gyre_piece secret = {by, GYRE_KEY_BYTES}, salt = {nonce, GYRE_NONCE_BYTES};
+    uint8_t pad[GYRE_KEY_BYTES];
+    int status = gyre_hkdf_sha256(secret, salt, (struct gyre_piece){purpose, sizeof purpose - 1},
+                                  pad, sizeof pad);
+    for (int i = 0; i < GYRE_KEY_BYTES; i++)
+        key[i] ^= pad[i];
+    gyre_wipe(pad, sizeof pad);
+    return status;
+}
+
 int gyre_newcomer_say_taken(struct gyre_talk *talk, const struct gyre_members *members,
                             uint32_t seat)
 {
-    uint8_t payload[GYRE_NONCE_BYTES + 8];
+    uint8_t payload[GYRE_TAKEN_BYTES], nonce[GYRE_NONCE_BYTES], key[GYRE_KEY_BYTES];
     struct gyre_cursor out = gyre_cursor_over(payload, sizeof payload);
-    gyre_put_bytes(&out, members->nonce, sizeof members->nonce);
+    int status = gyre_random_bytes(nonce, sizeof nonce);
+    memcpy(key, members->key, sizeof key);
+    if (!status)
+        status = gyre_key_hide(members->met.key, nonce, key);
+    if (status)
+        return status;
+    gyre_put_bytes(&out, nonce, sizeof nonce);
+    gyre_put_bytes(&out, key, sizeof key);
+    gyre_put_bytes(&out, members->id, sizeof members->id);
+    gyre_put_bytes(&out, members->key_id, sizeof members->key_id);
     gyre_put_u64(&out, members->founders, 4);
     gyre_put_u64(&out, seat, 4);
     return gyre_talk_say(talk, GYRE_NEWCOMER_TAKEN, payload, sizeof payload);
@@ -385,6 +408,7 @@ int gyre_waiting_room_open(const struct gyre_waiting_room_options *options,
         gyre_talk_open(&room->guest[i].talk, -1);
     room->job = *options->job;
     room->address = options->address;
+    room->job.local_world = gyre_address_is_loopback(&room->address) ? room->job.world : -1;
     room->configuration = strdup(options->configuration);
     room->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int status = start_room(room, options, trouble);

@@ -23,7 +23,8 @@ enum gyre_newcomer_record {
     GYRE_NEWCOMER_WAIT,       /* | ranks of the job 4 | processes that wait 4 | */
     GYRE_NEWCOMER_REFUSED,    /* | why: length 2, text | */
     GYRE_NEWCOMER_OVER,       /* the job has ended */
-    GYRE_NEWCOMER_TAKEN       /* | nonce of the members' key 32 | founders 4 | seat 4 | */
+    GYRE_NEWCOMER_TAKEN       /* | nonce 32 | hidden key 32 | id 16 | key id 8 | founders 4 |
+                                seat 4 | */
 };
 #define GYRE_NEWCOMER_TEXT 4096 /* bytes of a configuration */
 
@@ -57,8 +58,15 @@ uint32_t gyre_waiting_room_take(struct gyre_waiting_room *room, uint32_t most,
  * connections end, and look where the room is now. NULL allowed. */
 void gyre_waiting_room_close(struct gyre_waiting_room *room, bool over);
 
-/* Tells a newcomer that it is a member, and where it sits; 0 or as gyre_talk_say(). */
+/* Tells a newcomer that it is a member, and where it sits; 0 or as gyre_talk_say(), -EIO. The
+ * members' key travels hidden by the key of the place, which the newcomer has proven. */
 int gyre_newcomer_say_taken(struct gyre_talk *talk, const struct gyre_members *members,
                             uint32_t seat);
+enum { GYRE_TAKEN_BYTES = GYRE_NONCE_BYTES + GYRE_KEY_BYTES + 16 + 8 + 8 };
+
+/* Hides a key by another, or brings it back: adds what follows from `by` and a nonce that is used
+ * once. 0 or -EIO. */
+int gyre_key_hide(const uint8_t by[GYRE_KEY_BYTES], const uint8_t nonce[GYRE_NONCE_BYTES],
+                  uint8_t key[GYRE_KEY_BYTES]);
 
 #endif

@@ -348,22 +348,6 @@ static void a_rank_that_comes_late_is_told(void **state)
     munmap(rig.shared, sizeof *rig.shared);
 }
 
-/* A job that began with one rank has no place where anybody finds it. */
-static void a_job_that_began_alone_says_so(void **state)
-{
-    struct gyre_options options = GYRE_OPTIONS_INIT;
-    struct gyre_comm *comm, *larger;
-    options.rank = 0;
-    options.world = 1;
-    assert_int_equal(gyre_init(&comm, &options), 0);
-    assert_int_equal(gyre_grow(comm, 1, &larger), GYRE_UNSUPPORTED);
-    assert_null(larger);
-    assert_int_equal(gyre_grow(comm, -1, &larger), GYRE_INVALID);
-    assert_int_equal(gyre_grow(comm, 1, NULL), GYRE_INVALID);
-    assert_int_equal(gyre_barrier(comm), 0);
-    assert_int_equal(gyre_finalize(comm), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,7 +358,6 @@ int main(void)
         cmocka_unit_test(newcomers_are_told_why_they_stay_outside),
         cmocka_unit_test(a_stranger_is_not_answered),
         cmocka_unit_test(a_rank_that_comes_late_is_told),
-        cmocka_unit_test(a_job_that_began_alone_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
