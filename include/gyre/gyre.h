@@ -200,6 +200,9 @@ struct gyre_options {
  * process has one such communicator at a time, and beside it any number of those whose ranks meet
  * in a store (options.store, or a folder as options.root): each of these is a group of its own,
  * with its own ranks, and fails, is aborted and ends for itself.
+ *
+ * A process that `gyre run --elastic --restarts` has started in place of a lost rank joins the job
+ * that runs, as by gyre_join(), unless the options name another job: gyre_newcomer() tells.
  *   Blocks:    until every rank has joined, at most the join timeout; missing ranks are named on
  *              standard error meanwhile.
  *   Ownership: on success the caller owns *comm and ends it by gyre_finalize(); on failure *comm is
@@ -386,6 +389,15 @@ GYRE_API int gyre_join(struct gyre_comm **comm, const struct gyre_options *optio
  *   Errors:    GYRE_INVALID, GYRE_REFUSED, -errno: the place stays what it was.
  *   Threads:   one thread. */
 GYRE_API int gyre_open(struct gyre_comm *comm, const struct gyre_options *options);
+
+/* Whether this process came to a job that ran, by gyre_join(), or by gyre_init() where `gyre run`
+ * has started it in place of a lost rank (GYRE_JOINING). Then the others have to tell it how far
+ * they are. So a program needs one way in: gyre_init(), and this question. It is answered alike for
+ * the communicators that gyre_shrink() and gyre_grow() make, and for parts of gyre_split().
+ *   Blocks:    never.
+ *   Returns:   1 or 0.
+ *   Threads:   any thread. */
+GYRE_API int gyre_newcomer(const struct gyre_comm *comm);
 
 /* How many processes wait in gyre_join() to be taken in, on rank 0: a hint, which a program may
  * look at before all ranks call gyre_grow(). Elsewhere, and before the first gyre_grow(), 0.

@@ -20,7 +20,8 @@ const struct gyre_flag gyre_run_flags[FLAGS] = {
                  "also write each rank's output to FOLDER/rank-N.out, .err"},
     [NO_PREFIX] = {"no-prefix", 0, NULL, "no \"[rank] \" before each line"},
     [RESTARTS] = {"restarts", 0, "COUNT",
-                  "start the whole job again after a failure, at most so often (0)"},
+                  "start the whole job again after a failure, or with --elastic a lost rank; at "
+                  "most so often (0)"},
     [MAX_RESTARTS] = {"max-restarts", 0, "COUNT", NULL}, /* torchrun's word for it */
     [PAUSE] = {"restart-pause", 0, "TIME",
                "before the first of them; doubled each time, up to 30s (1s)"},
@@ -31,6 +32,7 @@ const struct gyre_flag gyre_run_flags[FLAGS] = {
     [NESTED] = {"nested", 0, NULL, "inside a rank of another `gyre run`: start a job of its own"},
     [STANDALONE] = {"standalone", 0, NULL, NULL},
     [NODE] = {"node", 0, "INDEX", NULL},
-    [EPOCH] = {"epoch", 0, "COUNT", NULL}, /* restarts so far, as the launcher above says */
+    [EPOCH] = {"epoch", 0, "COUNT", NULL},  /* restarts so far, as the launcher above says */
+    [JOINING] = {"joining", 0, NULL, NULL}, /* the job runs, as the launcher above says */
     [HELP] = {"help", 'h', NULL, "this page"},
 };

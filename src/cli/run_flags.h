@@ -28,6 +28,7 @@ enum {
     NESTED,
     NODE,
     EPOCH,
+    JOINING,
     HELP,
     FLAGS
 };

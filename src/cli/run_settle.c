@@ -178,11 +178,6 @@ static int settle_elastic(const struct gyre_run_words *words, struct gyre_launch
         (colon && gyre_parse_int("MAX", colon + 1, 1, RANKS_MOST, &numbers[1], NULL)))
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "--elastic is \"%s\": expected MIN or MIN:MAX, such as 2:4", text);
-    if (options->restarts)
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "--elastic goes on without a rank that is lost, --restarts starts "
-                                "all ranks again, and a rank cannot join a job that runs: give one "
-                                "of them");
     options->elastic_least = (int)numbers[0];
     options->elastic_most = (int)numbers[1];
     return 0;
@@ -215,6 +210,7 @@ int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts
         (status = settle_elastic(words, options, trouble)))
         return status;
     options->controlled = words->of[NODE];
+    options->joining = words->of[JOINING];
     options->master_addr = words->of[ADDR];
     options->log_dir = words->of[LOG_DIR];
     options->job = words->of[JOB] ? words->of[JOB] : words->of[RDZV_ID];

@@ -79,6 +79,7 @@ const struct gyre_knob gyre_knobs[] = {
     NUMBER("GYRE_LAUNCHER_FD", 0, 1 << 20, "none", false, "ends when `gyre run` has gone"),
     NUMBER("GYRE_SIMULATED_NODE", 0, 1 << 20, "none", false, "node that this rank plays here"),
     TEXT("GYRE_ELASTIC", "none", false, "MIN:MAX ranks with which `gyre run` lets a job go on"),
+    NUMBER("GYRE_JOINING", 0, 1, "0", false, "`gyre run` has started this rank in a job that runs"),
     TEXT("GYRE_TERMINAL", "standard output", false, "where `gyre train` shows progress"),
     TEXT("GYRE_SSH", "ssh -T -o BatchMode=yes", false, "how `gyre run` reaches another host"),
     {.name = NULL},

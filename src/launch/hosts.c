@@ -31,10 +31,10 @@ extern char **environ;
  * of one job, of one process or of this machine's files. */
 static const char *const carried[] = {"LD_LIBRARY_PATH", "OMP_NUM_THREADS",  "OPENBLAS_NUM_THREADS",
                                       "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS"};
-static const char *const private[] = {"GYRE_KEY",         "GYRE_KEY_FD", "GYRE_KEY_FILE",
-                                      "GYRE_LAUNCHER_FD", "GYRE_JOB",    "GYRE_SIMULATED_NODE",
-                                      "GYRE_ROOT",        "GYRE_SSH",    "GYRE_EPOCH",
-                                      "GYRE_TERMINAL",    "GYRE_ELASTIC"};
+static const char *const private[] = {"GYRE_KEY",         "GYRE_KEY_FD",  "GYRE_KEY_FILE",
+                                      "GYRE_LAUNCHER_FD", "GYRE_JOB",     "GYRE_SIMULATED_NODE",
+                                      "GYRE_ROOT",        "GYRE_SSH",     "GYRE_EPOCH",
+                                      "GYRE_TERMINAL",    "GYRE_ELASTIC", "GYRE_JOINING"};
 
 static bool named(const char *variable, const char *const *names, size_t count)
 {
@@ -91,7 +91,7 @@ static void put_sizes(FILE *out, const struct gyre_seating *seating)
 /* The command line of the launcher on the other host. The caller frees the text; NULL without
  * memory. */
 static char *far_command(const struct gyre_launch_options *options,
-                         const struct gyre_launch_job *job, int node)
+                         const struct gyre_launch_job *job, int node, bool joins)
 {
     char *text = NULL;
     size_t length;
@@ -104,9 +104,12 @@ static char *far_command(const struct gyre_launch_options *options,
     fputs(" --job", out);
     gyre_host_put_word(out, job->id);
     put_sizes(out, &job->seating);
-    fprintf(out, " --epoch %d --restarts %d", job->epoch, job->restarts.most - job->restarts.used);
+    fprintf(out, " --epoch %d --restarts %d --restart-pause %dms", job->epoch,
+            gyre_launch_returns(job) ? job->restarts.most : job->restarts.most - job->restarts.used,
+            options->restart_pause_ms);
     if (job->elastic_least)
         fprintf(out, " --elastic %d:%d", job->elastic_least, gyre_launch_elastic_most(job));
+    fputs(joins ? " --joining" : "", out);
     fputs(options->bind ? " --bind" : "", out);
     fputs(options->prefix ? "" : " --no-prefix", out);
     if (options->log_dir) {
@@ -211,18 +214,33 @@ static int check_root(const struct gyre_launch_job *job, struct gyre_trouble *tr
         gyre_host_name());
 }
 
+static int start_launcher(struct gyre_children *all, int node,
+                          const struct gyre_launch_options *options,
+                          const struct gyre_launch_job *job, bool joins,
+                          struct gyre_trouble *trouble)
+{
+    static char host[GYRE_HOST_MAX];
+    char *command = far_command(options, job, node, joins);
+    snprintf(host, sizeof host, "%s", options->hosts->name[node]);
+    all->child[node].ranks = job->seating.size[node];
+    int status = command ? start_host(all, node, host, command, job->key, trouble)
+                         : gyre_trouble_set(trouble, -ENOMEM, "no memory for a command line");
+    free(command);
+    return status;
+}
+
 int gyre_hosts_start(struct gyre_children *all, const struct gyre_launch_options *options,
                      const struct gyre_launch_job *job, struct gyre_trouble *trouble)
 {
-    static char host[GYRE_HOST_MAX];
     int status = check_root(job, trouble);
-    for (int node = 0; node < job->seating.nodes && !status; node++) {
-        char *command = far_command(options, job, node);
-        snprintf(host, sizeof host, "%s", options->hosts->name[node]);
-        all->child[node].ranks = job->seating.size[node];
-        status = command ? start_host(all, node, host, command, job->key, trouble)
-                         : gyre_trouble_set(trouble, -ENOMEM, "no memory for a command line");
-        free(command);
-    }
+    for (int node = 0; node < job->seating.nodes && !status; node++)
+        status = start_launcher(all, node, options, job, false, trouble);
     return status;
+}
+
+int gyre_host_start_again(struct gyre_children *all, int index,
+                          const struct gyre_launch_options *options,
+                          const struct gyre_launch_job *job, struct gyre_trouble *trouble)
+{
+    return start_launcher(all, index, options, job, true, trouble);
 }

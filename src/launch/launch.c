@@ -10,10 +10,12 @@
  *     --hosts a:4,b:2   launcher ┬▶ ssh a ─▶ launcher ─▶ ranks    key made here, sent through ssh's
  *                                └▶ ssh b ─▶ launcher ─▶ ranks    standard input
  *
- * The key is in this process only while children are being started, and is then wiped.
+ * The key is in this process only while children are being started, and is then wiped. Where lost
+ * ranks are started again it is kept until the job has ended.
  *
  * With --restarts all of it is done again after a failure, from the meeting on, with another key,
- * another port unless one is given, and the next epoch. */
+ * another port unless one is given, and the next epoch. An elastic job starts single ranks again,
+ * and begins anew only where all are lost. */
 #include "launch/launch.h"
 
 #include "base/bytes.h"
@@ -28,8 +30,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#define PAUSE_MOST_MS 30000
 
 static int random_id(struct gyre_launch_job *job)
 {
@@ -110,16 +110,6 @@ static bool meets(const struct gyre_launch_options *options)
            !options->controlled;
 }
 
-/* Pauses of 1, 2, 4 … 30 s, where the first is a second. */
-static int next_pause_ms(const struct gyre_launch_options *options, int used)
-{
-    int pause_ms = options->restart_pause_ms;
-    const int most = pause_ms > PAUSE_MOST_MS ? pause_ms : PAUSE_MOST_MS;
-    for (int i = 0; i < used && pause_ms < most; i++)
-        pause_ms *= 2;
-    return pause_ms < most ? pause_ms : most;
-}
-
 static int start_children(struct gyre_children *all, const struct gyre_launch_options *options,
                           struct gyre_launch_job *job, struct gyre_trouble *trouble)
 {
@@ -128,10 +118,12 @@ static int start_children(struct gyre_children *all, const struct gyre_launch_op
     all->node = options->controlled ? 0 : options->node;
     all->leads = !options->node;
     all->elastic = (struct gyre_elastic){.least = job->elastic_least,
-                                         .ranks = gyre_seating_world(&job->seating)};
+                                         .ranks = gyre_seating_world(&job->seating),
+                                         .returns = gyre_launch_returns(job)};
     if (!options->controlled) /* the launcher above starts the job again */
         all->restarts = job->restarts;
-    all->restarts.pause_ms = next_pause_ms(options, job->restarts.used);
+    all->restarts.first_pause_ms = options->restart_pause_ms;
+    all->restarts.pause_ms = gyre_restart_pause_ms(options->restart_pause_ms, job->restarts.used);
     all->tells_early = options->controlled;
     if (options->controlled) {
         all->launcher_line[0].fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -143,7 +135,8 @@ static int start_children(struct gyre_children *all, const struct gyre_launch_op
     if (!status)
         status = options->hosts ? gyre_hosts_start(all, options, job, trouble)
                                 : gyre_ranks_start(all, options, job, trouble);
-    explicit_bzero(job->key, sizeof job->key);
+    if (!gyre_launch_returns(job))
+        explicit_bzero(job->key, sizeof job->key);
     return status;
 }
 
@@ -192,6 +185,23 @@ static int check_elastic(const struct gyre_launch_job *job, struct gyre_trouble 
                                   least, most, world, world == 1 ? "" : "s");
 }
 
+/* Watches the children, and starts those again that are due. Returns the exit code. */
+static int watch_children(struct gyre_children *all, const struct gyre_launch_options *options,
+                          const struct gyre_launch_job *job)
+{
+    int code;
+    while ((code = gyre_children_watch(all)) == GYRE_CHILDREN_DUE) {
+        struct gyre_trouble trouble = {0};
+        int status = options->hosts ? gyre_host_start_again(all, all->due, options, job, &trouble)
+                                    : gyre_rank_start_again(all, all->due, options, job, &trouble);
+        if (status)
+            gyre_children_missed(all, all->due, trouble.text);
+        else
+            gyre_children_returned(all, all->due);
+    }
+    return code;
+}
+
 /* From a meeting of the launchers to the end of all children. Returns the exit code, or a negative
  * status with its trouble. */
 static int run_children(const struct gyre_launch_options *options, struct gyre_launch_job *job,
@@ -214,9 +224,12 @@ static int run_children(const struct gyre_launch_options *options, struct gyre_l
     if (!status)
         status = start_children(&all, options, job, trouble);
     if (!status)
-        status = gyre_children_watch(&all);
+        status = watch_children(&all, options, job);
     *restart = all.restart;
+    job->restarts.used =
+        all.restarts.used > job->restarts.used ? all.restarts.used : job->restarts.used;
     gyre_children_destroy(&all);
+    explicit_bzero(job->key, sizeof job->key);
     gyre_meeting_end(&meeting);
     return status;
 }

@@ -1,13 +1,14 @@
 /* The ranks of this machine.
  *
  * Each rank is the user's program. Its environment has the variables that launchers of this field
- * usually set, from which any program finds its place, and up to six more:
+ * usually set, from which any program finds its place, and up to seven more:
  *
  *     RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT
  *     TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS
  *     GYRE_JOB             the job's name
  *     GYRE_EPOCH           how often the job was restarted
  *     GYRE_ELASTIC         how few and how many ranks an elastic job may have
+ *     GYRE_JOINING         1: the rank is started again, and joins a job that runs
  *     GYRE_KEY_FD          32 secret bytes in a memfd of the rank's own
  *     GYRE_LAUNCHER_FD     a pipe that ends with the launcher
  *     GYRE_SIMULATED_NODE  the node this rank plays, where one machine plays several
@@ -34,10 +35,13 @@ static const char *const thread_variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_
                                                "NUMEXPR_NUM_THREADS"};
 
 /* Variables of another launcher that may have started this one: they describe another job. */
-static const char *const foreign_variables[] = {
-    "GYRE_ELASTIC",        "GYRE_KEY",
-    "GYRE_KEY_FD",         "GYRE_SIMULATED_NODE",
-    "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"};
+static const char *const foreign_variables[] = {"GYRE_ELASTIC",
+                                                "GYRE_JOINING",
+                                                "GYRE_KEY",
+                                                "GYRE_KEY_FD",
+                                                "GYRE_SIMULATED_NODE",
+                                                "TORCHELASTIC_RUN_ID",
+                                                "TORCHELASTIC_USE_AGENT_STORE"};
 
 int gyre_ranks_here(const struct gyre_launch_options *options, const struct gyre_seating *seating)
 {
@@ -71,7 +75,8 @@ static void add_restarts(struct gyre_variables *variables, const struct gyre_lau
 
 static void describe_rank(struct gyre_variables *variables,
                           const struct gyre_launch_options *options,
-                          const struct gyre_launch_job *job, const struct gyre_rank_seat *place)
+                          const struct gyre_launch_job *job, const struct gyre_rank_seat *place,
+                          bool joins)
 {
     for (size_t i = 0; i < sizeof foreign_variables / sizeof *foreign_variables; i++)
         if (job->has_key || strcmp(foreign_variables[i], "GYRE_KEY"))
@@ -84,6 +89,8 @@ static void describe_rank(struct gyre_variables *variables,
     if (job->elastic_least)
         gyre_variables_add(variables, "GYRE_ELASTIC=%d:%d", job->elastic_least,
                            gyre_launch_elastic_most(job));
+    if (joins)
+        gyre_variables_add(variables, "GYRE_JOINING=1");
     if (options->simulate)
         gyre_variables_add(variables, "GYRE_SIMULATED_NODE=%d", place->node);
 }
@@ -96,7 +103,7 @@ static int make_log_folder(const char *path, struct gyre_trouble *trouble)
                : 0;
 }
 
-/* A log of a job that was restarted goes on: it holds why. */
+/* A log of a job or a rank that was restarted goes on: it holds why. */
 static int open_log(const char *folder, int rank, const char *ending, bool goes_on, int *fd,
                     struct gyre_trouble *trouble)
 {
@@ -118,9 +125,10 @@ static enum gyre_child_input rank_input(const struct gyre_launch_options *option
 }
 
 static int open_logs(struct gyre_spawn *spawn, const struct gyre_launch_options *options,
-                     const struct gyre_launch_job *job, int rank, struct gyre_trouble *trouble)
+                     const struct gyre_launch_job *job, int rank, bool joins,
+                     struct gyre_trouble *trouble)
 {
-    bool goes_on = job->epoch > 0;
+    bool goes_on = joins || job->epoch > 0;
     int status = 0;
     spawn->out_log = spawn->err_log = -1;
     if (options->log_dir)
@@ -131,47 +139,60 @@ static int open_logs(struct gyre_spawn *spawn, const struct gyre_launch_options 
 }
 
 static int start_rank(struct gyre_children *all, int index, struct gyre_spawn *spawn,
-                      const struct gyre_launch_options *options, const struct gyre_launch_job *job,
-                      int rank, struct gyre_trouble *trouble)
+                      const struct gyre_launch_options *options, int rank,
+                      struct gyre_trouble *trouble)
 {
     struct gyre_child *child = &all->child[index];
     child->ranks = 1;
-    int status = open_logs(spawn, options, job, rank, trouble);
     spawn->input = rank_input(options, rank);
     snprintf(child->name, sizeof child->name, "rank %d on %s", rank, gyre_host_name());
-    if (status || (status = gyre_child_spawn(child, &all->group, spawn, trouble)))
-        return status;
-    if (options->prefix) {
+    int status = gyre_child_spawn(child, &all->group, spawn, trouble);
+    if (!status && options->prefix) {
         snprintf(child->out.prefix, sizeof child->out.prefix, "[%d] ", rank);
         snprintf(child->err.prefix, sizeof child->err.prefix, "[%d] ", rank);
     }
-    return 0;
+    return status;
+}
+
+static int start_place(struct gyre_children *all, int index,
+                       const struct gyre_launch_options *options, const struct gyre_launch_job *job,
+                       bool joins, struct gyre_trouble *trouble)
+{
+    static struct gyre_cores cores;
+    cpu_set_t cpus;
+    int first = options->simulate ? 0 : gyre_seating_first_rank(&job->seating, options->node);
+    struct gyre_rank_seat place = gyre_seating_seat(&job->seating, first + index);
+    struct gyre_variables variables = {0};
+    struct gyre_spawn spawn = {.program = options->program,
+                               .variables = &variables,
+                               .out = &all->out,
+                               .err = &all->err,
+                               .shown = &all->shown,
+                               .key = job->has_key ? job->key : NULL};
+    if (!cores.count)
+        gyre_cores_find(&cores);
+    describe_rank(&variables, options, job, &place, joins);
+    add_threads(&variables, gyre_cores_per_rank(&cores, all->children));
+    if (options->bind) {
+        gyre_cores_of_rank(&cores, index, all->children, &cpus);
+        spawn.cpus = &cpus;
+    }
+    int status = open_logs(&spawn, options, job, place.rank, joins, trouble);
+    return status ? status : start_rank(all, index, &spawn, options, place.rank, trouble);
 }
 
 int gyre_ranks_start(struct gyre_children *all, const struct gyre_launch_options *options,
                      const struct gyre_launch_job *job, struct gyre_trouble *trouble)
 {
-    static struct gyre_cores cores;
-    cpu_set_t cpus;
-    int first = options->simulate ? 0 : gyre_seating_first_rank(&job->seating, options->node);
     int status = options->log_dir ? make_log_folder(options->log_dir, trouble) : 0;
-    gyre_cores_find(&cores);
-    for (int i = 0; i < all->children && !status; i++) {
-        struct gyre_rank_seat place = gyre_seating_seat(&job->seating, first + i);
-        struct gyre_variables variables = {0};
-        struct gyre_spawn spawn = {.program = options->program,
-                                   .variables = &variables,
-                                   .out = &all->out,
-                                   .err = &all->err,
-                                   .shown = &all->shown,
-                                   .key = job->has_key ? job->key : NULL};
-        describe_rank(&variables, options, job, &place);
-        add_threads(&variables, gyre_cores_per_rank(&cores, all->children));
-        if (options->bind) {
-            gyre_cores_of_rank(&cores, i, all->children, &cpus);
-            spawn.cpus = &cpus;
-        }
-        status = start_rank(all, i, &spawn, options, job, place.rank, trouble);
-    }
+    for (int i = 0; i < all->children && !status; i++)
+        status = start_place(all, i, options, job, options->joining, trouble);
     return status;
+}
+
+int gyre_rank_start_again(struct gyre_children *all, int index,
+                          const struct gyre_launch_options *options,
+                          const struct gyre_launch_job *job, struct gyre_trouble *trouble)
+{
+    return start_place(all, index, options, job, true, trouble);
 }

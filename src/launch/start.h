@@ -27,11 +27,26 @@ static inline int gyre_launch_elastic_most(const struct gyre_launch_job *job)
  * otherwise its node's. */
 int gyre_ranks_here(const struct gyre_launch_options *options, const struct gyre_seating *seating);
 
+/* Whether lost ranks are started again, each in its place. */
+static inline bool gyre_launch_returns(const struct gyre_launch_job *job)
+{
+    return job->elastic_least && job->restarts.most;
+}
+
 /* Spawns all children: the ranks of this machine, or one ssh for each host. -errno with its
  * trouble. */
 int gyre_ranks_start(struct gyre_children *all, const struct gyre_launch_options *options,
                      const struct gyre_launch_job *job, struct gyre_trouble *trouble);
 int gyre_hosts_start(struct gyre_children *all, const struct gyre_launch_options *options,
                      const struct gyre_launch_job *job, struct gyre_trouble *trouble);
+
+/* Spawns one of these children again, whose ranks join the job that runs. -errno with its
+ * trouble. */
+int gyre_rank_start_again(struct gyre_children *all, int index,
+                          const struct gyre_launch_options *options,
+                          const struct gyre_launch_job *job, struct gyre_trouble *trouble);
+int gyre_host_start_again(struct gyre_children *all, int index,
+                          const struct gyre_launch_options *options,
+                          const struct gyre_launch_job *job, struct gyre_trouble *trouble);
 
 #endif

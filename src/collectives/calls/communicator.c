@@ -40,8 +40,15 @@ static int init_world(const struct gyre_options *options, struct gyre_comm **com
                       struct gyre_trouble *trouble)
 {
     struct gyre_domain_options domain = {.user = options};
-    int status = gyre_world_create(&domain, comm, trouble);
-    if (!status && (status = gyre_world_meet(*comm, "gyre_init", trouble)))
+    bool joins;
+    int status = gyre_world_joins(options, &joins, trouble);
+    if (!status && joins)
+        return gyre_world_join(options, comm, trouble);
+    if (!status)
+        status = gyre_world_create(&domain, comm, trouble);
+    if (status)
+        return status;
+    if ((status = gyre_world_meet(*comm, "gyre_init", trouble)))
         gyre_world_free(*comm, NULL);
     return status;
 }
@@ -274,6 +281,11 @@ int gyre_open(struct gyre_comm *comm, const struct gyre_options *options)
 int gyre_waiting(const struct gyre_comm *comm)
 {
     return !comm || gyre_domain_forked(comm->domain) ? 0 : (int)gyre_domain_waiting(comm->domain);
+}
+
+int gyre_newcomer(const struct gyre_comm *comm)
+{
+    return comm ? gyre_domain_is_newcomer(comm->domain) : 0;
 }
 
 const char *gyre_error(const struct gyre_comm *comm)

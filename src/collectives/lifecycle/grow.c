@@ -150,6 +150,11 @@ static int try_to_join(const struct gyre_domain_options *options, struct gyre_co
     return status;
 }
 
+int gyre_world_joins(const struct gyre_options *options, bool *joins, struct gyre_trouble *trouble)
+{
+    return gyre_job_find_joining(options, joins, trouble);
+}
+
 int gyre_world_join(const struct gyre_options *options, struct gyre_comm **world,
                     struct gyre_trouble *trouble)
 {

@@ -8,6 +8,10 @@
 int gyre_world_grow(struct gyre_comm *world, uint32_t most, struct gyre_comm **larger,
                     struct gyre_trouble *trouble);
 
+/* Whether gyre_init() with these options is to do what gyre_join() does: the launcher has started
+ * this process in a job that runs. */
+int gyre_world_joins(const struct gyre_options *options, bool *joins, struct gyre_trouble *trouble);
+
 /* As gyre_join(). */
 int gyre_world_join(const struct gyre_options *options, struct gyre_comm **world,
                     struct gyre_trouble *trouble);

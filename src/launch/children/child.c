@@ -262,6 +262,18 @@ void gyre_child_reap(struct gyre_child *child)
     close_fd(&child->pidfd);
 }
 
+void gyre_child_clear(struct gyre_child *child)
+{
+    struct gyre_child kept = {.ranks = child->ranks,
+                              .lost = child->lost,
+                              .returns = child->returns,
+                              .restart = child->restart};
+    memcpy(kept.name, child->name, sizeof kept.name);
+    gyre_child_destroy(child);
+    *child = kept;
+    child->pidfd = child->input = -1;
+}
+
 void gyre_child_destroy(struct gyre_child *child)
 {
     if (child->pid > 0 && child->pidfd >= 0) {

@@ -58,23 +58,34 @@ struct gyre_spawn {
     int out_log, err_log;     /* -1 for none; owned by the child from the call on */
 };
 
+/* A child that has ended: it is not started again, its launcher has asked the one that decides, or
+ * it is started again at its time. */
+enum gyre_child_return { GYRE_CHILD_ENDS, GYRE_CHILD_ASKS, GYRE_CHILD_RETURNS };
+
 struct gyre_child {
     char name[192]; /* "rank 3 on gnode7": set by the caller, for reports */
     pid_t pid;
-    int pidfd;  /* -1 once the child was seen to end */
-    int input;  /* write end of the child's standard input; -1: none */
-    int status; /* from waitpid(2), valid once pidfd is -1 */
-    int ranks;  /* that the child is, or whose launcher it reaches: set by the caller */
-    int lost;   /* of these */
+    int pidfd;   /* -1 once the child was seen to end */
+    int input;   /* write end of the child's standard input; -1: none */
+    int status;  /* from waitpid(2), valid once pidfd is -1 */
+    int ranks;   /* that the child is, or whose launcher it reaches: set by the caller */
+    int lost;    /* of these */
+    int awaited; /* of these lost ranks, which are to be started again behind ssh */
+    enum gyre_child_return again; /* whether an elastic job starts it again after its end */
+    uint64_t due_ns;              /* when */
+    int returns;                  /* how often it was started again, the next start included */
+    int restart;                  /* number of that start among all restarts of the job */
     struct gyre_line_tap out, err;
 };
 
-/* Starts a child in the group. *child is zeroed but for its name. Returns -errno with its trouble.
- * The child may be destroyed after a failure, too. */
+/* Starts a child in the group. *child is zeroed but for what its caller sets. Returns -errno with
+ * its trouble. The child may be destroyed after a failure, too. */
 int gyre_child_spawn(struct gyre_child *child, const struct gyre_process_group *group,
                      const struct gyre_spawn *spawn, struct gyre_trouble *trouble);
 /* Takes the child's status, after pidfd became readable. */
 void gyre_child_reap(struct gyre_child *child);
 void gyre_child_destroy(struct gyre_child *child);
+/* Makes place for another start in the same place of a child that was reaped. */
+void gyre_child_clear(struct gyre_child *child);
 
 #endif

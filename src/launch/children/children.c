@@ -35,6 +35,7 @@ enum { SLOT_SIGNALS, SLOT_EXEC, SLOT_OUT, SLOT_ERR, SLOT_CHILDREN, SLOTS_PER_CHI
 
 /* pidfd, both outputs, their logs, the input. Spare: standard streams, pipes, inherited ones. */
 enum { OPEN_FILES_PER_CHILD = 6, OPEN_FILES_SPARE = 64 };
+enum { REST_READS = 64 };
 
 static const int heeded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGUSR1, SIGUSR2};
 
@@ -150,12 +151,14 @@ static void advise_start(const char *program, int error, char *text, size_t room
                  "; make it executable (chmod +x), or name what runs it: python3 %.300s", program);
 }
 
-/* Each child that could not start its program tells the same; the first one's word is enough. */
+/* Each child that could not start its program tells the same; the first one's word is enough. Where
+ * ranks have been started before, one that cannot be is a loss. */
 static void read_exec_errors(struct gyre_children *all)
 {
     int error;
     char text[sizeof all->first_failure.text];
-    if (read(all->group.exec_read, &error, sizeof error) != sizeof error || all->first_failure.code)
+    if (read(all->group.exec_read, &error, sizeof error) != sizeof error ||
+        all->first_failure.code || all->elastic.came)
         return;
     snprintf(text, sizeof text, "cannot start '%.300s' on %s: %s", all->program, gyre_host_name(),
              strerror(error));
@@ -192,11 +195,33 @@ static void end_child(struct gyre_children *all, int index)
 static void hear_loss(struct gyre_children *all, struct gyre_launcher_line *teller,
                       const struct gyre_heard *heard)
 {
-    struct gyre_lost_ranks loss = {heard->node, heard->ranks, heard->number, heard->text};
+    struct gyre_lost_ranks loss = {.node = heard->node,
+                                   .ranks = heard->ranks,
+                                   .code = heard->number,
+                                   .text = heard->text,
+                                   .missed = heard->ranks == 0};
     if (heard->node == teller->node)
         teller->lost += heard->ranks;
     if (all->elastic.least)
         gyre_children_lose(all, &loss, teller);
+}
+
+static void hear_return(struct gyre_children *all, struct gyre_launcher_line *teller,
+                        const struct gyre_heard *heard)
+{
+    struct gyre_lost_ranks back = {.node = heard->node, .ranks = heard->ranks, .text = heard->text};
+    if (heard->node == teller->node) {
+        teller->lost -= heard->ranks;
+        teller->awaited -= teller->awaited > 0;
+    }
+    if (all->elastic.least)
+        gyre_children_regain(all, &back, teller);
+}
+
+static bool is_of_lost_ranks(enum gyre_word word)
+{
+    return word == GYRE_WORD_RESTART || word == GYRE_WORD_FORGET || word == GYRE_WORD_WELL ||
+           word == GYRE_WORD_CLOSING;
 }
 
 static void listen_to_launcher(struct gyre_children *all, struct gyre_launcher_line *launcher_line)
@@ -211,6 +236,10 @@ static void listen_to_launcher(struct gyre_children *all, struct gyre_launcher_l
             gyre_children_decide(all, heard.number, heard.text, launcher_line);
         } else if (heard.word == GYRE_WORD_LOST) {
             hear_loss(all, launcher_line, &heard);
+        } else if (heard.word == GYRE_WORD_BACK) {
+            hear_return(all, launcher_line, &heard);
+        } else if (is_of_lost_ranks(heard.word)) {
+            gyre_again_hear(all, &heard);
         } else if (heard.word == GYRE_WORD_GONE && all->phase != GYRE_CHILDREN_PAUSES) {
             if (gyre_children_lose_launcher(all, launcher_line))
                 continue;
@@ -284,8 +313,9 @@ static void wait_for_events(struct gyre_children *all)
 {
     struct timespec limit = {0}, *timeout = NULL;
     nfds_t slots = aim(all);
-    if (all->deadline_ns) {
-        uint64_t now = gyre_now_ns(), left = all->deadline_ns > now ? all->deadline_ns - now : 0;
+    uint64_t deadline = all->deadline_ns ? all->deadline_ns : gyre_again_next_ns(all);
+    if (deadline) {
+        uint64_t now = gyre_now_ns(), left = deadline > now ? deadline - now : 0;
         limit = (struct timespec){(time_t)(left / GYRE_SECOND), (long)(left % GYRE_SECOND)};
         timeout = &limit;
     }
@@ -394,12 +424,65 @@ static void pause_before_start(struct gyre_children *all)
     flush_output(all);
 }
 
+/* Takes what a child that has ended has left in the pipe. What it has started may live, and write
+ * for ever. */
+static void take_rest(struct gyre_line_tap *tap)
+{
+    for (int i = 0; i < REST_READS && readable(tap->fd); i++)
+        read_tap(tap);
+    gyre_line_tap_finish(tap);
+}
+
+/* Makes place for another start of a child that has ended. */
+static void empty_place(struct gyre_children *all, int index)
+{
+    struct gyre_child *child = &all->child[index];
+    take_rest(&child->err);
+    take_rest(&child->out);
+    gyre_child_clear(child);
+}
+
+void gyre_children_returned(struct gyre_children *all, int index)
+{
+    struct gyre_child *child = &all->child[index];
+    char text[sizeof child->name + 64];
+    struct gyre_lost_ranks back = {.node = all->node, .ranks = child->ranks, .text = text};
+    snprintf(text, sizeof text, "%s is started again (restart %d of %d)", child->name,
+             child->restart, all->restarts.most);
+    all->alive++;
+    all->elastic.came = true;
+    child->lost = 0;
+    gyre_children_regain(all, &back, NULL);
+}
+
+void gyre_children_missed(struct gyre_children *all, int index, const char *why)
+{
+    struct gyre_child *child = &all->child[index];
+    char text[sizeof all->elastic.first];
+    struct gyre_lost_ranks loss = {
+        .node = all->node, .code = 1, .text = text, .missed = true, .child = child};
+    snprintf(text, sizeof text, "%s, which cannot be started again: %s", child->name, why);
+    gyre_children_lose(all, &loss, NULL);
+}
+
+/* Whether the children have not all ended for good; false also where one is to be started. */
+static bool goes_on(struct gyre_children *all)
+{
+    all->due = gyre_again_due(all);
+    return all->due < 0 && (all->alive || gyre_again_waits(all));
+}
+
 int gyre_children_watch(struct gyre_children *all)
 {
-    for (int i = 0; i < all->children; i++)
+    for (int i = 0; i < all->children && !all->watched; i++)
         all->alive += all->child[i].pidfd >= 0;
-    while (all->alive)
+    all->watched = true;
+    while (goes_on(all))
         watch_turn(all);
+    if (all->due >= 0) {
+        empty_place(all, all->due);
+        return GYRE_CHILDREN_DUE;
+    }
     finish_children(all);
     if (all->restart == GYRE_RESTART_YES)
         pause_before_start(all);

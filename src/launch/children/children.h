@@ -18,7 +18,10 @@
 #define GYRE_CHILDREN_LAST_WORDS_MS 1000 /* in which other children may write after a failure */
 #define GYRE_CHILDREN_TERM_MS       5000 /* from the signal that asks for the end to SIGKILL */
 #define GYRE_REPORT_PREFIX          "gyre run: "
-#define GYRE_LOSS_FORMAT            "lost %d %d " /* ranks, exit code: to the launcher above */
+/* To the launcher above, each in a line of its own: */
+#define GYRE_LOSS_FORMAT "lost %d %d " /* ranks, exit code; then the text */
+#define GYRE_BACK_FORMAT "back %d "    /* ranks that are started again; then the text */
+#define GYRE_WELL        "well"        /* a rank has ended well */
 
 enum gyre_children_phase {
     GYRE_CHILDREN_RUNS,
@@ -37,14 +40,21 @@ struct gyre_first_failure {
     char text[1536];
 };
 
-struct gyre_restarts { /* of the whole job */
+struct gyre_restarts { /* of the whole job, or of single ranks of an elastic job */
     int used, most;
-    int pause_ms; /* before the next start */
+    int first_pause_ms; /* before the first restart */
+    int pause_ms;       /* before the next start of the whole job */
 };
 
 struct gyre_elastic { /* a job that goes on without ranks that are lost */
     int least;        /* ranks that must be left; 0: the job is not elastic */
     int ranks, lost;  /* of the whole job */
+    bool returns;     /* lost ranks are started again */
+    bool came;        /* one has been, here */
+    int well;         /* ranks that have ended well, where `returns` */
+    int awaited;      /* restarts that were granted, and whose start was not told yet */
+    bool closing;     /* nobody runs any more: none is started again */
+    uint64_t calm_ns; /* when a start makes sense again, after ranks have ended well */
     int first_code;   /* of the first that was lost; 0: none was */
     char first[1280];
 };
@@ -58,6 +68,8 @@ struct gyre_children {
     struct gyre_shown shown;
     struct gyre_child *child;
     int children, alive;
+    bool watched; /* gyre_children_watch() has been called */
+    int due;      /* the child that is to be started again */
     const char *program;
     bool remote;      /* the children are ssh: signals are sent as text to their standard input */
     bool tells_early; /* a launcher above waits for the report: print the report at the failure */
@@ -85,9 +97,20 @@ int gyre_children_create(struct gyre_children *all, int children, int launcher_l
                          struct gyre_trouble *trouble);
 void gyre_children_destroy(struct gyre_children *all);
 
+#define GYRE_CHILDREN_DUE 256 /* greater than all exit codes */
+
 /* Blocks until all children have ended and their output is written. Returns the exit code, from 0
- * to 255. GYRE_RESTART_YES in all->restart then says that the launchers of all nodes have agreed to
+ * to 255; or GYRE_CHILDREN_DUE: the child all->due of an elastic job is to be started again. The
+ * caller spawns it, says so by gyre_children_returned() or gyre_children_missed(), and calls this
+ * again. GYRE_RESTART_YES in all->restart then says that the launchers of all nodes have agreed to
  * start the job again, that the line about it is written, and that the pause is over. */
 int gyre_children_watch(struct gyre_children *all);
+
+/* The child runs again, or cannot be started, because of `why`. */
+void gyre_children_returned(struct gyre_children *all, int index);
+void gyre_children_missed(struct gyre_children *all, int index, const char *why);
+
+/* The pause before a start, after so many others: 1, 2, 4 … 30 s, where the first is a second. */
+int gyre_restart_pause_ms(int first_ms, int used);
 
 #endif

@@ -3,6 +3,7 @@
  *     children.c   the entry: the loop
  *     judge.c      what the end of a child means
  *     loss.c       ranks that an elastic job does without
+ *     again.c      ranks of an elastic job that are started again
  *     restart.c    whether the job is started again
  *     outcome.c    the phases of the end, and the failure that is reported
  *
@@ -25,6 +26,9 @@ void gyre_children_kill(struct gyre_children *all);
 /* Tells the first failure to all other launchers but `teller`. Later calls do nothing. */
 void gyre_children_announce(struct gyre_children *all, const struct gyre_launcher_line *teller);
 
+/* Whether the job is elastic, and runs: an end of a child is no failure then, but a loss. */
+bool gyre_children_may_lose(const struct gyre_children *all);
+
 /* Makes a failure the first failure unless a first failure is known and beyond doubt. `teller` is
  * the launcher that told the failure; NULL: the failure was seen here. */
 void gyre_children_decide(struct gyre_children *all, int code, const char *text,
@@ -41,24 +45,54 @@ void gyre_children_report(struct gyre_children *all);
 
 struct gyre_lost_ranks {
     int node;  /* of the launchers that met; 0 elsewhere */
-    int ranks; /* how many */
+    int ranks; /* how many, beside those that were lost before */
     int code;  /* exit code of the first of them */
     const char *text;
+    bool missed;              /* it was lost before, and could not be started again */
+    struct gyre_child *child; /* whose end it is; NULL: none's here */
+    struct gyre_child *ssh;   /* behind which a launcher tells it; NULL: it is none's */
 };
 
-/* Whether the job is elastic, and runs: an end of a child is no failure then, but a loss. */
-bool gyre_children_may_lose(const struct gyre_children *all);
 /* Counts a loss, tells it, and fails the job where too few ranks are left. `teller` as above. */
 void gyre_children_lose(struct gyre_children *all, const struct gyre_lost_ranks *loss,
-                        const struct gyre_launcher_line *teller);
+                        struct gyre_launcher_line *teller);
 /* Takes the end of another launcher as a loss; false where it is a failure. */
 bool gyre_children_lose_launcher(struct gyre_children *all, struct gyre_launcher_line *gone);
+/* Takes back as many losses: these ranks run again. Tells it. */
+void gyre_children_regain(struct gyre_children *all, const struct gyre_lost_ranks *back,
+                          const struct gyre_launcher_line *teller);
+
+/* Decides whether a loss is made good by another start, where that is this launcher's to decide,
+ * and has it done. `behind` gets what is to be told of it. True: it is. */
+bool gyre_again_decide(struct gyre_children *all, const struct gyre_lost_ranks *loss,
+                       struct gyre_launcher_line *teller, char behind[64]);
+/* Takes a loss of this launcher's own as one on which another launcher decides, if one does. */
+void gyre_again_ask(struct gyre_children *all, const struct gyre_lost_ranks *loss);
+/* Whether another launcher decides on losses. */
+bool gyre_again_asks(const struct gyre_children *all);
+/* Notes that a restart was tried and has failed. */
+void gyre_again_note_missed(struct gyre_children *all, const struct gyre_lost_ranks *loss,
+                            struct gyre_launcher_line *teller);
+/* Notes that restarts will never be told, because whoever was to do them has gone. */
+void gyre_again_await_none(struct gyre_children *all, int *awaited);
+/* Takes another launcher's word about it. */
+void gyre_again_hear(struct gyre_children *all, const struct gyre_heard *heard);
+/* Notes that a rank has ended well, here or behind `teller`. */
+void gyre_again_note_well(struct gyre_children *all);
+/* Whether a child is started again, or may be. */
+bool gyre_again_waits(const struct gyre_children *all);
+/* When the next child is started again; 0: none is yet. */
+uint64_t gyre_again_next_ns(const struct gyre_children *all);
+/* The child whose time has come; -1: none. */
+int gyre_again_due(const struct gyre_children *all);
 
 /* Decides on the status of a child that was reaped. */
 void gyre_children_judge(struct gyre_children *all, int index);
 /* Decides on what a launcher behind ssh has told. */
 void gyre_children_hear_report(struct gyre_children *all, int index);
 
+/* Whether another start cannot help after this exit code. */
+bool gyre_restart_is_useless(int code);
 /* Asks whether the job is started again. Called when all children have ended. */
 void gyre_restart_ask(struct gyre_children *all);
 /* Whether the answer is still to come from another launcher. */

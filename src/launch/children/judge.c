@@ -56,16 +56,21 @@ static void describe_end(const struct gyre_children *all, const struct gyre_chil
 static void lose_child(struct gyre_children *all, struct gyre_child *child)
 {
     char who[sizeof child->name + 32], text[sizeof all->elastic.first];
-    struct gyre_lost_ranks loss = {all->node, child->ranks - child->lost, exit_code(child->status),
-                                   text};
+    struct gyre_lost_ranks loss = {.node = all->node,
+                                   .ranks = child->ranks - child->lost,
+                                   .code = exit_code(child->status),
+                                   .text = text,
+                                   .child = child};
+    bool awaited = child->awaited > 0;
     child->lost = child->ranks;
+    gyre_again_await_none(all, &child->awaited);
     if (all->remote)
         snprintf(who, sizeof who, "%d rank%s behind %s", loss.ranks, loss.ranks == 1 ? "" : "s",
                  child->name);
     else
         snprintf(who, sizeof who, "%s", child->name);
     describe_end(all, child, who, text, sizeof text);
-    if (loss.ranks)
+    if (loss.ranks || awaited)
         gyre_children_lose(all, &loss, NULL);
 }
 
@@ -78,8 +83,11 @@ void gyre_children_judge(struct gyre_children *all, int index)
         all->first_failure.code =
             child->status ? exit_code(child->status) : all->first_failure.code;
     }
-    if (!child->status)
+    if (!child->status) {
+        if (!all->remote) /* a launcher behind ssh tells of each rank */
+            gyre_again_note_well(all);
         return;
+    }
     if (gyre_children_may_lose(all)) {
         lose_child(all, &all->child[index]);
         return;
@@ -94,15 +102,38 @@ void gyre_children_judge(struct gyre_children *all, int index)
 
 static bool hear_far_loss(struct gyre_children *all, struct gyre_child *child, const char *line)
 {
-    struct gyre_lost_ranks loss = {0};
+    struct gyre_lost_ranks loss = {.ssh = child};
     int text = 0;
     if (sscanf(line, GYRE_LOSS_FORMAT "%n", &loss.ranks, &loss.code, &text) != 2 || !text)
         return false;
     loss.text = line + text;
+    loss.missed = loss.ranks == 0;
     child->lost += loss.ranks;
     if (gyre_children_may_lose(all))
         gyre_children_lose(all, &loss, NULL);
     return true;
+}
+
+static bool hear_far_return(struct gyre_children *all, struct gyre_child *child, const char *line)
+{
+    struct gyre_lost_ranks back = {0};
+    int text = 0;
+    if (sscanf(line, GYRE_BACK_FORMAT "%n", &back.ranks, &text) != 1 || !text)
+        return false;
+    back.text = line + text;
+    child->lost -= back.ranks;
+    child->awaited -= child->awaited > 0;
+    gyre_children_regain(all, &back, NULL);
+    return true;
+}
+
+/* Takes a line about ranks that an elastic job has lost, has again, or needs no more. */
+static bool hear_of_ranks(struct gyre_children *all, struct gyre_child *child, const char *line)
+{
+    bool well = !strcmp(line, GYRE_WELL);
+    if (well)
+        gyre_again_note_well(all);
+    return well || hear_far_loss(all, child, line) || hear_far_return(all, child, line);
 }
 
 /* A launcher behind ssh reports while its ssh still runs. The report therefore comes before the
@@ -111,7 +142,7 @@ void gyre_children_hear_report(struct gyre_children *all, int index)
 {
     char text[GYRE_LAST_MAX];
     while (gyre_line_tap_take(&all->child[index].err, text)) {
-        if (hear_far_loss(all, &all->child[index], text))
+        if (hear_of_ranks(all, &all->child[index], text))
             continue;
         if (all->first_failure.code && all->phase != GYRE_CHILDREN_DOUBTS)
             continue;

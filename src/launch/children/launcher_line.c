@@ -58,9 +58,9 @@ static enum gyre_word find_plain_word(const char *line)
     static const struct {
         const char *text;
         enum gyre_word word;
-    } plain[] = {{"ended", GYRE_WORD_ENDED},
-                 {"over", GYRE_WORD_OVER},
-                 {"again", GYRE_WORD_AGAIN},
+    } plain[] = {{"ended", GYRE_WORD_ENDED}, {"over", GYRE_WORD_OVER},
+                 {"again", GYRE_WORD_AGAIN}, {"forget", GYRE_WORD_FORGET},
+                 {"well", GYRE_WORD_WELL},   {"closing", GYRE_WORD_CLOSING},
                  {"done", GYRE_WORD_DONE}};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (!strcmp(line, plain[i].text))
@@ -82,8 +82,12 @@ static struct gyre_heard read_word(const char *line)
     if (sscanf(line, "failed %d %n", &number, &text) == 1 && is_exit_code(number))
         return (struct gyre_heard){GYRE_WORD_FAILED, number, line + text, 0, 0};
     if (sscanf(line, "lost %d %d %d %n", &node, &ranks, &number, &text) == 3 &&
-        is_exit_code(number) && node >= 0 && ranks > 0)
+        is_exit_code(number) && node >= 0 && ranks >= 0)
         return (struct gyre_heard){GYRE_WORD_LOST, number, line + text, node, ranks};
+    if (sscanf(line, "restart %d %d", &number, &ranks) == 2 && number > 0 && ranks >= number)
+        return (struct gyre_heard){GYRE_WORD_RESTART, number, "", 0, ranks};
+    if (sscanf(line, "back %d %d %n", &node, &ranks, &text) == 2 && node >= 0 && ranks > 0)
+        return (struct gyre_heard){GYRE_WORD_BACK, 0, line + text, node, ranks};
     return (struct gyre_heard){find_plain_word(line), 0, "", 0, 0};
 }
 

@@ -5,6 +5,15 @@
  *     lost 1 2 137 rank 4 on b: …     of node 1, 2 ranks are lost: exit code, text
  *     done                            the job is over here; this connection may end
  *
+ * Where an elastic job starts lost ranks again:
+ *
+ *     restart 1 3                     from the leader: start the rank that was lost first again, as
+ *                                     restart 1 of 3
+ *     forget                          from the leader: its place stays empty
+ *     back 1 2 rank 4 on b is …       of node 1, 2 ranks have been started again
+ *     well                            to the leader: a rank has ended well
+ *     closing                         from the leader: nobody runs any more; start none again
+ *
  * Where the job may be started again, "done" is node 0's answer for all:
  *
  *     ended                           to node 0: all my ranks have ended
@@ -25,6 +34,7 @@ struct gyre_launcher_line {
     bool done;             /* its end means nothing any more */
     bool ended;            /* the ranks behind it have ended */
     int node, ranks, lost; /* of a launcher that was met: its node, whose ranks are lost in part */
+    int awaited;           /* of these lost ranks, which are to be started again */
     char name[192];        /* who speaks, for reports */
     char line[2048];
     size_t length;
@@ -35,6 +45,11 @@ enum gyre_word {
     GYRE_WORD_SIGNAL,
     GYRE_WORD_FAILED,
     GYRE_WORD_LOST,
+    GYRE_WORD_RESTART,
+    GYRE_WORD_FORGET,
+    GYRE_WORD_BACK,
+    GYRE_WORD_WELL,
+    GYRE_WORD_CLOSING,
     GYRE_WORD_ENDED,
     GYRE_WORD_OVER,
     GYRE_WORD_AGAIN,
@@ -44,9 +59,10 @@ enum gyre_word {
 
 struct gyre_heard {
     enum gyre_word word;
-    int number;       /* of the signal, or the exit code */
-    const char *text; /* of the failure or the loss; valid until the line is read again */
-    int node, ranks;  /* that are lost */
+    int number; /* of the signal or the restart, or the exit code */
+    const char
+        *text;       /* of the failure, the loss or the return; good until the line is read again */
+    int node, ranks; /* that are lost or back; the second also: restarts that there are in all */
 };
 
 /* Reads once, without blocking, from a launcher's line that poll(2) calls ready. The caller then

@@ -104,6 +104,11 @@ static void join_verdicts(struct gyre_children *all)
     set_verdict(all, all->first_failure.code, text);
 }
 
+bool gyre_children_may_lose(const struct gyre_children *all)
+{
+    return all->elastic.least && all->phase == GYRE_CHILDREN_RUNS && !all->first_failure.code;
+}
+
 /* The length of a failure's text without the message that it ends with, where the reader still has
  * that before him. */
 static size_t untold_length(const struct gyre_children *all, const char *text)

@@ -20,20 +20,31 @@
  * Tested by tests/program/launch/restarts.c. */
 #include "launch/children/inside.h"
 
+#define PAUSE_MOST_MS 30000
+
 /* A launcher behind ssh has nobody to ask: the one above watches for its end. */
 static bool asks(const struct gyre_children *all)
 {
     return !all->tells_early && (all->restarts.most || all->elastic.least);
 }
 
-static bool is_wrong_use(int code)
+bool gyre_restart_is_useless(int code)
 {
     return code == 2 || code == 126 || code == 127;
 }
 
+int gyre_restart_pause_ms(int first_ms, int used)
+{
+    const int most = first_ms > PAUSE_MOST_MS ? first_ms : PAUSE_MOST_MS;
+    int pause_ms = first_ms;
+    for (int i = 0; i < used && pause_ms < most; i++)
+        pause_ms *= 2;
+    return pause_ms < most ? pause_ms : most;
+}
+
 static bool has_failed_for_good(const struct gyre_children *all)
 {
-    return all->for_good || is_wrong_use(all->first_failure.code);
+    return all->for_good || gyre_restart_is_useless(all->first_failure.code);
 }
 
 static bool may_help(const struct gyre_children *all)

@@ -163,6 +163,12 @@ void gyre_domain_end_room(struct gyre_domain *domain, bool over)
 
 /* -- a newcomer -------------------------------------------------------------------------------- */
 
+bool gyre_domain_is_newcomer(const struct gyre_domain *domain)
+{
+    const struct gyre_members *members = domain->members;
+    return members && members->seat >= members->founders;
+}
+
 void gyre_domain_end_asking(struct gyre_domain *domain)
 {
     struct gyre_company *company = &domain->own_company;

@@ -373,6 +373,16 @@ int gyre_job_discover(const struct gyre_options *options, struct gyre_job *job,
     return status ? status : find_meeting(options ? options : &no_options, job, trouble);
 }
 
+int gyre_job_find_joining(const struct gyre_options *options, bool *joining,
+                          struct gyre_trouble *trouble)
+{
+    int64_t given = 0;
+    const bool other = options && (options->world > 0 || options->root || options->store);
+    int status = gyre_env_int("GYRE_JOINING", 0, 1, &given, trouble);
+    *joining = given && !other;
+    return status;
+}
+
 /* A launcher that has started this process says what the job's place and name follow from. A world
  * of 1 would have no place. */
 int gyre_job_discover_running(const struct gyre_options *options, struct gyre_job *job,

@@ -66,6 +66,11 @@ int gyre_job_discover_running(const struct gyre_options *options, struct gyre_jo
 struct gyre_options *gyre_job_keep_options(const struct gyre_options *options);
 void gyre_job_forget_options(struct gyre_options *kept); /* NULL allowed; wipes the key */
 
+/* Whether the launcher has started this process in a job that runs (GYRE_JOINING), and the options
+ * name no other job. GYRE_INVALID with its trouble. */
+int gyre_job_find_joining(const struct gyre_options *options, bool *joining,
+                          struct gyre_trouble *trouble);
+
 /* Takes `key` as the job's, as a place where ranks meet has told it. 0 or -errno. */
 int gyre_job_adopt_key(struct gyre_job *job, const uint8_t key[32]);
 

@@ -84,6 +84,125 @@ static void ranks_know_how_few_and_how_many(void **state)
     rig_end(&rig);
 }
 
+/* -- ranks that are started again -------------------------------------------------------------- */
+
+/* A rank writes how often it was started; the second start and all later ones join. */
+#define TELLS                                                                                      \
+    "echo start >>$0-$RANK; echo \"ready ${GYRE_JOINING-first} "                                   \
+    "$(wc -l <$0-$RANK)\";"
+
+static const char *count_file(void)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/starts", rig_folder());
+    return path;
+}
+
+static void forget_starts(void)
+{
+    char command[160];
+    snprintf(command, sizeof command, "rm -f %s-*", count_file());
+    assert_int_equal(system(command), 0);
+}
+
+static void start_replaced(const char *pause, const char *script)
+{
+    forget_starts();
+    rig_start(&rig, WORDS("-n", "3", "--elastic", "2", "--restarts", "2", "--restart-pause", pause,
+                          SHELL(script), count_file()));
+}
+
+static void a_lost_rank_is_started_again(void **state)
+{
+    (void)state;
+    setenv("GYRE_JOINING", "1", 1); /* of a job around this one */
+    start_replaced("10ms", TELLS WAITS);
+    unsetenv("GYRE_JOINING");
+    for (int rank = 0; rank < 3; rank++) {
+        char line[32];
+        snprintf(line, sizeof line, "[%d] ready first 1", rank);
+        rig_wait_for(&rig, line);
+    }
+    rig_signal_rank(&rig, 1, SIGKILL);
+    rig_wait_for(&rig, "gyre run: 2 of 3 ranks go on without rank 1 on ");
+    rig_wait_for(&rig, "killed by signal 9 (SIGKILL); restart 1 of 2 in 0.01 s");
+    rig_wait_for(&rig, "is started again (restart 1 of 2); 3 of 3 ranks");
+    rig_wait_for(&rig, "[1] ready 1 2");
+    rig_signal_rank(&rig, 1, SIGKILL); /* the same place: a longer pause */
+    rig_wait_for(&rig, "; restart 2 of 2 in 0.02 s");
+    rig_wait_for(&rig, "[1] ready 1 3");
+    rig_signal_rank(&rig, 0, SIGKILL); /* no restart is left, and two ranks are enough */
+    rig_wait_for(&rig, "gyre run: 2 of 3 ranks go on without rank 0 on ");
+    rig_signal_rank(&rig, 2, SIGKILL);
+    rig_wait_end(&rig);
+    rig_expect(&rig, 128 + SIGKILL,
+               "gyre run: 1 of 3 ranks is left, and --elastic needs 2, with no restart left; lost "
+               "first: rank 1 on ");
+    assert_int_equal(rig_count_lines(rig.out_text, "[0] ready 1 2"), 0);
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
+/* Fewer than MIN go on while one is to come, and all end well. */
+static void too_few_wait_for_those_that_come(void **state)
+{
+    (void)state;
+    start_replaced("0", TELLS WAITS);
+    for (int rank = 0; rank < 3; rank++) {
+        char line[32];
+        snprintf(line, sizeof line, "[%d] ready first 1", rank);
+        rig_wait_for(&rig, line);
+    }
+    rig_signal_rank(&rig, 0, SIGKILL);
+    rig_signal_rank(&rig, 2, SIGKILL);
+    rig_wait_for(&rig, "[0] ready 1 2");
+    rig_wait_for(&rig, "[2] ready 1 2");
+    rig_wait_for(&rig, "(restart 2 of 2); 3 of 3 ranks");
+    rig_signal(&rig, SIGUSR1);
+    rig_wait_end(&rig);
+    assert_int_equal(rig.code, 0);
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
+/* A rank that was used wrongly is not started again, and one that nobody is left for neither. */
+static void who_is_not_started_again(void **state)
+{
+    (void)state;
+    start_replaced("0", TELLS "[ $RANK = 1 ] && exit 2;" WAITS);
+    rig_wait_for(&rig, "gyre run: 2 of 3 ranks go on without rank 1 on ");
+    assert_false(rig_has(rig.err_text, "restart"));
+    rig_wait_for(&rig, "[0] ready first 1");
+    rig_wait_for(&rig, "[2] ready first 1");
+    rig_signal(&rig, SIGUSR1);
+    rig_wait_end(&rig);
+    assert_int_equal(rig.code, 0);
+    rig_end(&rig);
+    start_replaced("1h", TELLS "[ $RANK = 1 ] && exit 1;" WAITS);
+    rig_wait_for(&rig, "; restart 1 of 2 in 3600 s");
+    rig_wait_for(&rig, "[0] ready first 1");
+    rig_wait_for(&rig, "[2] ready first 1");
+    rig_signal(&rig, SIGUSR1);
+    rig_wait_end(&rig);
+    assert_int_equal(rig.code, 0); /* at once: those that were left have ended well */
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
+/* Nobody is left whom a newcomer could join: the job begins anew. */
+static void a_job_without_ranks_begins_anew(void **state)
+{
+    (void)state;
+    forget_starts();
+    rig_run(&rig, NULL,
+            WORDS("-n", "1", "--elastic", "1", "--restarts", "1", "--restart-pause", "0",
+                  SHELL(TELLS "[ $GYRE_EPOCH = 1 ] || kill -9 $$"), count_file()));
+    rig_expect(&rig, 0, "gyre run: restart 1 of 1: 0 of 1 ranks are left, and --elastic needs 1");
+    assert_int_equal(rig_count_lines(rig.out_text, "[0] ready first 2"), 1);
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
 /* -- what is not ------------------------------------------------------------------------------- */
 
 /* The first that was lost is named, and its exit code is the launcher's. */
@@ -139,9 +258,6 @@ static void what_makes_no_sense_is_refused(void **state)
         rig_expect(&rig, 2, row[i].told);
         rig_end(&rig);
     }
-    rig_run(&rig, NULL, WORDS("-n", "2", "--elastic", "1", "--restarts", "1", "true"));
-    rig_expect(&rig, 2, "a rank cannot join a job that runs: give one of them");
-    rig_end(&rig);
 }
 
 int main(void)
@@ -151,6 +267,10 @@ int main(void)
         cmocka_unit_test(an_exit_code_is_a_loss_too),
         cmocka_unit_test(the_last_may_be_lost),
         cmocka_unit_test(ranks_know_how_few_and_how_many),
+        cmocka_unit_test(a_lost_rank_is_started_again),
+        cmocka_unit_test(too_few_wait_for_those_that_come),
+        cmocka_unit_test(who_is_not_started_again),
+        cmocka_unit_test(a_job_without_ranks_begins_anew),
         cmocka_unit_test(too_few_are_ended),
         cmocka_unit_test(a_signal_ends_it),
         cmocka_unit_test(a_missing_program_is_no_loss),

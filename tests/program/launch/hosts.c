@@ -222,6 +222,60 @@ static void no_rank_is_lost_twice(void **state)
     rig_end(&rig);
 }
 
+/* This launcher decides, and those behind ssh wait for its word: a rank comes back, the next one
+ * does not, and a launcher whose ranks are all lost for good ends. */
+static void far_ranks_are_started_again(void **state)
+{
+    (void)state;
+    stand_in(honest);
+    rig_start(&rig, WORDS("--hosts", "a:2,b:1", "--elastic", "1", "--restarts", "1",
+                          "--restart-pause", "0",
+                          SHELL("echo come ${GYRE_JOINING-first} $RANK;"
+                                "[ $RANK = 2 ] && kill -9 $$;" WAITS)));
+    rig_wait_for(&rig, "[0] ready");
+    rig_wait_for(&rig, "[1] ready");
+    rig_wait_for(&rig, "; restart 1 of 1");
+    rig_wait_for(&rig, "is started again (restart 1 of 1); 3 of 3 ranks");
+    rig_wait_for(&rig, "[2] come 1 2");
+    rig_signal(&rig, SIGUSR1);
+    rig_wait_end(&rig);
+    assert_int_equal(rig.code, 0);
+    assert_int_equal(rig_count_lines(rig.out_text, "[2] come first 2"), 1);
+    assert_int_equal(rig_count_lines(rig.out_text, "[2] come 1 2"), 1);
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
+/* With the same key, and all its ranks join. */
+static void a_lost_host_is_started_again(void **state)
+{
+    (void)state;
+    stand_in("echo $$ >$here/pid-$1; exec sh -c \"$2\"");
+    rig_start(&rig, WORDS("--hosts", "a:1,b:2", "--elastic", "1", "--restarts", "3",
+                          "--restart-pause", "0",
+                          SHELL("echo come ${GYRE_JOINING-first} "
+                                "$(od -An -v -tx1 /proc/self/fd/$GYRE_KEY_FD | cksum);" WAITS)));
+    for (int rank = 0; rank < 3; rank++) {
+        char line[16];
+        snprintf(line, sizeof line, "[%d] ready", rank);
+        rig_wait_for(&rig, line);
+    }
+    kill_ssh_to("b");
+    rig_wait_for(&rig, "gyre run: 1 of 3 ranks go on without 2 ranks behind ssh to b: killed by ");
+    rig_wait_for(&rig, "gyre run: ssh to b is started again (restart 1 of 3); 3 of 3 ranks");
+    rig_wait_for(&rig, "[1] come 1 ");
+    rig_wait_for(&rig, "[2] come 1 ");
+    const char *key = strstr(rig.out_text, "come first ") + strlen("come first ");
+    char again[64];
+    snprintf(again, sizeof again, "[2] come 1 %.*s", (int)strcspn(key, "\n"), key);
+    assert_int_equal(rig_count_lines(rig.out_text, again), 1);
+    rig_signal(&rig, SIGTERM);
+    rig_wait_end(&rig);
+    rig_expect(&rig, 128 + SIGTERM, "ended by signal 15");
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
 static void a_host_that_cannot_be_reached_is_named(void **state)
 {
     (void)state;
@@ -346,6 +400,8 @@ int main(void)
         cmocka_unit_test(losses_are_counted_over_the_hosts),
         cmocka_unit_test(a_lost_host_is_a_loss),
         cmocka_unit_test(no_rank_is_lost_twice),
+        cmocka_unit_test(far_ranks_are_started_again),
+        cmocka_unit_test(a_lost_host_is_started_again),
         cmocka_unit_test(a_host_that_cannot_be_reached_is_named),
         cmocka_unit_test(signals_reach_far_ranks),
         cmocka_unit_test(far_ranks_end_with_this_launcher),

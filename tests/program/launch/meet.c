@@ -309,6 +309,40 @@ static void losses_are_counted_over_the_nodes(void **state)
     end_nodes(3);
 }
 
+/* Node 0 decides for all, and all count. A rank of a leaf comes back; then node 0's own does not,
+ * because no restart is left. */
+static void lost_ranks_of_all_nodes_are_started_again(void **state)
+{
+    static const char *const sizes[] = {"1", "1", "2"};
+    (void)state;
+    elastic = "2";
+    restarts = "1";
+    start_nodes(3, sizes,
+                "echo come ${GYRE_JOINING-first};"
+                "[ $RANK = 3 ] && [ ! $GYRE_JOINING ] && kill -9 $$;" WAITS);
+    for (int i = 0; i < 3; i++) {
+        rig_wait_for(&node[i], "gyre run: 3 of 4 ranks go on without rank 3 on ");
+        rig_wait_for(&node[i], " is started again (restart 1 of 1); 4 of 4 ranks");
+    }
+    rig_wait_for(&node[2], "[3] come 1");
+    rig_wait_for(&node[0], "[0] ready");
+    rig_signal_rank(&node[0], 0, SIGKILL);
+    for (int i = 0; i < 3; i++)
+        rig_wait_for(&node[i], "gyre run: 3 of 4 ranks go on without rank 0 on ");
+    rig_wait_for(&node[1], "[1] ready");
+    rig_wait_for(&node[2], "[2] ready");
+    rig_wait_for(&node[2], "[3] ready");
+    for (int i = 1; i < 3; i++)
+        rig_signal(&node[i], SIGUSR1);
+    for (int i = 0; i < 3; i++) {
+        rig_wait_end(&node[i]);
+        assert_int_equal(node[i].code, 0);
+        rig_wait_lifeless(&node[i]);
+    }
+    restarts = "0";
+    end_nodes(3);
+}
+
 /* Without node 0 the leaves do not hear of each other any more, and go on all the same. */
 static void node_0_may_be_lost_too(void **state)
 {
@@ -417,6 +451,7 @@ int main(void)
         cmocka_unit_test(a_signal_in_the_pause_ends_all_too),
         cmocka_unit_test(restarts_that_disagree_are_refused),
         cmocka_unit_test(losses_are_counted_over_the_nodes),
+        cmocka_unit_test(lost_ranks_of_all_nodes_are_started_again),
         cmocka_unit_test(node_0_may_be_lost_too),
         cmocka_unit_test(too_few_end_on_every_node),
         cmocka_unit_test(bounds_that_disagree_are_refused),
