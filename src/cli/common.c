@@ -59,6 +59,13 @@ int gyre_cli_job_around(char launcher[32])
     return job.world;
 }
 
+bool gyre_cli_joins(void)
+{
+    struct gyre_trouble unused = {0};
+    bool joins = false;
+    return !gyre_job_find_joining(NULL, &joins, &unused) && joins;
+}
+
 int gyre_cli_restarts(void)
 {
     struct gyre_trouble unused = {0};

@@ -2,6 +2,7 @@
 #ifndef GYRE_CLI_COMMON_H
 #define GYRE_CLI_COMMON_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct gyre_trouble;
@@ -19,6 +20,9 @@ int gyre_cli_devices(const char *list, struct gyre_trouble *trouble);
 /* The size of the job of which a launcher has made this process a rank, and the launcher's name; 0:
  * it is no rank. */
 int gyre_cli_job_around(char launcher[32]);
+
+/* Whether the launcher has started this process in a job that runs. */
+bool gyre_cli_joins(void);
 
 /* How often this process's job was restarted, as its launcher says; 0 where gyre_init() will refuse
  * what it says. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define COMPARE    100 /* steps between two comparisons of values */
 #define ITEMS_MOST 1000000
 
 /* -- what is refused --------------------------------------------------------------------------- */
@@ -167,6 +168,8 @@ int gyre_ddp_take_arguments(struct gyre_ddp *ddp, const struct gyre_ddp_paramete
     if (status)
         return status;
     ddp->options = options ? *options : (struct gyre_ddp_options)GYRE_DDP_OPTIONS_INIT;
+    if (!ddp->options.compare_every)
+        ddp->options.compare_every = COMPARE;
     if (parameters < 0 || parameters > ITEMS_MOST || (parameters && !parameter))
         return gyre_refuse("gyre_ddp_create: %d parameters at %p", parameters,
                            (const void *)parameter);

@@ -9,7 +9,6 @@
 #define CAP_MOST  (64u * 1024 * 1024)
 #define WORTH_NS  100000u /* waking the helper costs as much as hiding a shorter reduction saves */
 #define UNIT      16u     /* elements: blocks of a sharded bucket begin at whole cache lines */
-#define COMPARE   100     /* steps between two comparisons of values */
 
 /* -- how large a bucket ------------------------------------------------------------------------ */
 
@@ -53,8 +52,6 @@ static int find_limits(struct gyre_ddp *ddp)
         status = default_cap(ddp);
     if (!status && !ddp->limits.first_bytes)
         status = default_first(ddp);
-    if (!ddp->options.compare_every)
-        ddp->options.compare_every = COMPARE;
     return status;
 }
 

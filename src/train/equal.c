@@ -8,6 +8,7 @@
 #include "base/crc.h"
 #include "ddp/agreement.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,23 +128,62 @@ static uint32_t sum_of_weights(const struct gyre_replica *replica)
     return sum;
 }
 
+static void put_data(const struct gyre_train *t, struct gyre_lines *lines)
+{
+    put_dataset(lines, "--data", &t->data);
+    if (t->validation.samples)
+        put_dataset(lines, "--validation", &t->validation);
+    if (t->options->test)
+        put_dataset(lines, "--test", &t->test);
+    if (t->init.model)
+        gyre_lines_put(lines, "--init\tweights of digest %08" PRIx32 "\n",
+                       sum_of_weights(&t->replica));
+}
+
+/* Of an elastic run the lines are kept, for newcomers: data and weights change. */
 int gyre_train_compare_data(struct gyre_train *t)
 {
     struct gyre_lines lines = {0};
     if (t->n == 1)
         return 0;
-    put_dataset(&lines, "--data", &t->data);
-    if (t->validation.samples)
-        put_dataset(&lines, "--validation", &t->validation);
-    if (t->options->test)
-        put_dataset(&lines, "--test", &t->test);
-    if (t->init.model)
-        gyre_lines_put(&lines, "--init\tweights of digest %08" PRIx32 "\n",
-                       sum_of_weights(&t->replica));
+    if (t->data_lines)
+        gyre_lines_put(&lines, "%s", t->data_lines);
+    else
+        put_data(t, &lines);
+    if (t->options->elastic && !t->data_lines && lines.text)
+        t->data_lines = strdup(lines.text);
     return compare_lines(t, &lines);
 }
 
 /* -- weights ----------------------------------------------------------------------------------- */
+
+/* Of all that a step goes on from: values, running means, the optimiser's state, the loss scale. */
+static uint32_t sum_of_state(const struct gyre_replica *r)
+{
+    const struct gyre_optimizer *optimizer = r->optimizer;
+    uint32_t sum = gyre_crc32c(sum_of_weights(r), r->running, r->running_bytes);
+    for (int s = 0; optimizer && s < optimizer->states; s++)
+        sum = gyre_crc32c(sum, optimizer->state[s], optimizer->count * sizeof(float));
+    return gyre_crc32c(sum, &r->scaler, sizeof r->scaler);
+}
+
+int gyre_train_compare_state(struct gyre_train *t)
+{
+    uint32_t mine = sum_of_state(&t->replica), *all = calloc((size_t)t->n, sizeof *all);
+    int status = all ? gyre_all_gather(t->comm, &mine, all, 1, GYRE_U32) : -ENOMEM;
+    int other = 0;
+    for (int rank = 1; !status && !other && rank < t->n; rank++)
+        other = all[rank] != all[0] ? rank : 0;
+    if (other) {
+        t->common = true;
+        status = gyre_trouble_set(t->trouble, GYRE_CORRUPT,
+                                  "rank %d was handed another state than rank 0: digests %08" PRIx32
+                                  " and %08" PRIx32,
+                                  other, all[other], all[0]);
+    }
+    free(all);
+    return gyre_train_explain(t, status);
+}
 
 int gyre_train_compare_weights(struct gyre_train *t)
 {

@@ -1,6 +1,7 @@
 /* A training run's inside, for the files of this room. A file calls only those below it.
  *
  *   train.c      epochs
+ *   newcomers.c  processes that join
  *   regroup.c    ranks that go on after a loss
  *   setup.c      options ─▶ data, model, engine, sampler; ranks agree
  *   save.c       checkpoints
@@ -31,7 +32,8 @@
 
 #include <gyre/ddp.h>
 
-enum { GYRE_TRAIN_LOSS_SUM, GYRE_TRAIN_RIGHT_SUM }; /* of gyre_ddp_add() */
+/* Of gyre_ddp_add(). */
+enum { GYRE_TRAIN_LOSS_SUM, GYRE_TRAIN_RIGHT_SUM, GYRE_TRAIN_WAITING_SUM };
 
 /* Settings of the run as texts of its checkpoints; settings.c. */
 #define GYRE_TRAIN_RUN_SETTINGS 13
@@ -77,6 +79,7 @@ struct gyre_train_digest {
 struct gyre_train {
     struct gyre_comm **owned; /* the caller's place for it */
     struct gyre_comm *comm;
+    struct gyre_comm *former; /* ends once the engine has left it; NULL: none */
     int rank, n;
     const struct gyre_train_options *options;
     struct gyre_trouble *trouble;
@@ -102,6 +105,10 @@ struct gyre_train {
     struct gyre_learning_rate rate;
     double norm;      /* of the last gradient, where the engine computes it */
     uint8_t *running; /* --elastic: the running means behind the last step that was completed */
+    char *data_lines; /* what was compared of the data, before they were standardised */
+    bool scaled;      /* of a newcomer: its samples are standardised */
+    bool waiting;     /* processes wait to join, as the last step has told all ranks */
+    bool patient;     /* lost ranks are started again: wait for them where too few are left */
 
     uint64_t step, epoch, cursor; /* done */
     struct gyre_train_best best;
@@ -122,11 +129,45 @@ void gyre_train_close(struct gyre_train *t);
 /* Deals the samples of a step, and from where the run stands on, to the ranks that there are. */
 int gyre_train_deal(struct gyre_train *t);
 
+int gyre_train_make_own(struct gyre_train *t); /* what needs no other rank */
+int gyre_train_make_engine(struct gyre_train *t);
+int gyre_train_prepare_elastic(struct gyre_train *t);
+
+/* -- newcomers.c ------------------------------------------------------------------------------- */
+
+/* Takes in who waits, and hands over. GYRE_PEER_LOST: somebody was lost, or has left on the way.
+ * Collective. */
+int gyre_train_take_in(struct gyre_train *t);
+
+/* Where fewer ranks are left than --elastic wants: takes in whoever comes, until they are enough.
+ * GYRE_TIMED_OUT after the join timeout. Collective. */
+int gyre_train_wait_for_ranks(struct gyre_train *t);
+
+/* This process joins a training that runs: makes what it needs, is taken in, and is handed weights,
+ * optimiser and position. */
+int gyre_train_come(struct gyre_train *t);
+
 /* -- regroup.c --------------------------------------------------------------------------------- */
 
 /* After a loss: goes on with the ranks that are left, from the last step that one of them has
  * completed. Fails where they are fewer than --elastic wants. */
 int gyre_train_regroup(struct gyre_train *t);
+
+/* Lets processes wait that want to join: --elastic. Collective. */
+int gyre_train_let_wait(struct gyre_train *t);
+
+/* Has the engine go on with the ranks of t->comm, and ends t->former. Collective. */
+int gyre_train_change_ranks(struct gyre_train *t);
+
+/* Takes weights, optimiser and position from the rank that is furthest, and compares them.
+ * Collective. */
+int gyre_train_catch_up(struct gyre_train *t);
+
+/* Makes anew what depends on the ranks. */
+int gyre_train_open_books(struct gyre_train *t);
+
+/* Tells what has happened to the ranks, and from where they go on. */
+void gyre_train_tell_ranks(const struct gyre_train *t, const char *what);
 
 /* -- save.c ------------------------------------------------------------------------------------ */
 
@@ -225,6 +266,9 @@ int gyre_train_compare_data(struct gyre_train *t); /* once data and model are th
 
 /* Collective. GYRE_CORRUPT on all ranks, which names those in the minority. */
 int gyre_train_compare_weights(struct gyre_train *t);
+
+/* As compare_weights(), of all that was handed over. */
+int gyre_train_compare_state(struct gyre_train *t);
 
 /* -- agree.c ----------------------------------------------------------------------------------- */
 

@@ -16,6 +16,7 @@
 #include "train/inside.h"
 
 #include "base/clock.h"
+#include "base/env.h"
 #include "model/network/state.h"
 
 #include <errno.h>
@@ -59,6 +60,14 @@ static int refuse_so_few(struct gyre_train *t, const char *lost)
                             t->n > 1 ? "s are" : " is", t->options->elastic);
 }
 
+int gyre_train_change_ranks(struct gyre_train *t)
+{
+    int status = gyre_replica_regroup(&t->replica, t->comm);
+    gyre_finalize(t->former);
+    t->former = NULL;
+    return status ? gyre_train_explain(t, status) : 0;
+}
+
 /* Makes the communicator of those that are left this training's. */
 static int take_those_left(struct gyre_train *t, char *lost, size_t size)
 {
@@ -71,11 +80,13 @@ static int take_those_left(struct gyre_train *t, char *lost, size_t size)
     t->comm = *t->owned = smaller;
     t->rank = gyre_rank(smaller);
     t->n = gyre_size(smaller);
+    if (t->former) /* the engine has not come to `old` */
+        gyre_finalize(old);
+    else
+        t->former = old;
     if (t->running)
         memcpy(t->replica.running, t->running, t->replica.running_bytes);
-    int joined = gyre_replica_regroup(&t->replica, smaller);
-    gyre_finalize(old);
-    return joined ? gyre_train_explain(t, joined) : 0;
+    return gyre_train_change_ranks(t);
 }
 
 /* -- from where -------------------------------------------------------------------------------- */
@@ -125,8 +136,7 @@ static void tell_taken_over(struct gyre_train *t, const struct gyre_train_tally 
         gyre_train_tell_step(t, &step, gyre_now_ns() - took_ns);
 }
 
-/* Takes weights, optimiser and position from the rank that is furthest. */
-static int catch_up(struct gyre_train *t)
+int gyre_train_catch_up(struct gyre_train *t)
 {
     struct gyre_train_tally before = t->tally;
     int from;
@@ -137,13 +147,15 @@ static int catch_up(struct gyre_train *t)
         status = gyre_replica_follow(&t->replica, from);
     gyre_train_keep_running(t);
     if (!status)
+        status = gyre_train_compare_state(t);
+    if (!status)
         tell_taken_over(t, &before);
     return gyre_train_explain(t, status);
 }
 
 /* -- what depends on the ranks ----------------------------------------------------------------- */
 
-static int open_books(struct gyre_train *t)
+int gyre_train_open_books(struct gyre_train *t)
 {
     gyre_checkpoint_destroy(t->checkpoint);
     t->checkpoint = NULL;
@@ -156,29 +168,53 @@ static int open_books(struct gyre_train *t)
     return gyre_train_open_report(t);
 }
 
-static void tell_regrouped(const struct gyre_train *t, const char *lost)
+void gyre_train_tell_ranks(const struct gyre_train *t, const char *what)
 {
     if (t->report)
         gyre_report_note(t->report,
-                         "lost %s; %d rank%s on from step %" PRIu64 ", sample %" PRIu64
+                         "%s; %d rank%s on from step %" PRIu64 ", sample %" PRIu64
                          " of epoch %" PRIu64,
-                         lost, t->n, t->n > 1 ? "s go" : " goes", t->step, t->cursor, t->epoch + 1);
+                         what, t->n, t->n > 1 ? "s go" : " goes", t->step, t->cursor, t->epoch + 1);
 }
 
 static int regroup_once(struct gyre_train *t)
 {
-    char lost[700];
+    char lost[700], what[720];
     *t->trouble = (struct gyre_trouble){0};
     int status = take_those_left(t, lost, sizeof lost);
-    if (!status && t->n < t->options->elastic)
+    if (!status && t->n < t->options->elastic && !t->patient)
         return refuse_so_few(t, lost);
     if (!status)
-        status = catch_up(t);
+        status = gyre_train_catch_up(t);
     if (!status)
-        status = gyre_train_agree(t, open_books(t));
+        status = gyre_train_agree(t, gyre_train_open_books(t));
+    snprintf(what, sizeof what, "lost %s", lost);
     if (!status)
-        tell_regrouped(t, lost);
-    return status;
+        gyre_train_tell_ranks(t, what);
+    return status ? status : gyre_train_let_wait(t);
+}
+
+/* A launcher that starts lost ranks again says how often, and how few a job may have. */
+static bool are_lost_ranks_started_again(void)
+{
+    int64_t most = 0, used = 0;
+    (void)gyre_env_int("TORCHELASTIC_MAX_RESTARTS", 0, INT32_MAX, &most, NULL);
+    (void)gyre_env_int("TORCHELASTIC_RESTART_COUNT", 0, INT32_MAX, &used, NULL);
+    return getenv("GYRE_ELASTIC") && most > used;
+}
+
+int gyre_train_let_wait(struct gyre_train *t)
+{
+    struct gyre_comm *none;
+    t->patient = are_lost_ranks_started_again();
+    int status = t->options->elastic ? gyre_grow(t->comm, 0, &none) : 0;
+    if (!status || status == GYRE_PEER_LOST)
+        return status;
+    if (gyre_failure(t->comm, NULL, 0, NULL))
+        return gyre_train_explain(t, status);
+    if (t->report && status != GYRE_UNSUPPORTED)
+        gyre_report_note(t->report, "warning: nobody can join: %s", gyre_error(NULL));
+    return 0;
 }
 
 int gyre_train_regroup(struct gyre_train *t)

@@ -130,6 +130,8 @@ static int find_span(struct gyre_train *t)
     if (o->global_batch && o->elastic) /* as many as a rank may have when others are lost */
         n = (uint64_t)o->elastic < n ? (uint64_t)o->elastic : n;
     t->room = o->shares ? t->span : (t->span + n - 1) / n;
+    if (o->elastic && !o->global_batch) /* with fewer ranks the share of a small set is larger */
+        t->room = batch < t->data.samples ? batch : t->data.samples;
     return 0;
 }
 
@@ -211,7 +213,7 @@ static int make_replica(struct gyre_train *t)
 
 /* -- engine ------------------------------------------------------------------------------------ */
 
-static int make_engine(struct gyre_train *t)
+int gyre_train_make_engine(struct gyre_train *t)
 {
     const struct gyre_train_options *o = t->options;
     struct gyre_ddp_options options = GYRE_DDP_OPTIONS_INIT;
@@ -243,7 +245,7 @@ static int make_rate(struct gyre_train *t)
     return gyre_rate_check(&t->rate, t->trouble);
 }
 
-static int make_own(struct gyre_train *t)
+int gyre_train_make_own(struct gyre_train *t)
 {
     const struct gyre_train_options *o = t->options;
     const char *init = !o->init && o->evaluate ? o->save : o->init;
@@ -291,15 +293,16 @@ int gyre_train_deal(struct gyre_train *t)
 }
 
 /* After a loss the optimiser's state must not be on one rank only. */
-static int prepare_elastic(struct gyre_train *t)
+int gyre_train_prepare_elastic(struct gyre_train *t)
 {
     if (!t->options->elastic)
         return 0;
-    t->running = malloc(t->replica.running_bytes + 1);
+    if (!t->running)
+        t->running = malloc(t->replica.running_bytes + 1);
     if (!t->running)
         return no_memory_to_set_up(t);
     gyre_train_keep_running(t);
-    return gyre_replica_make_optimizer(&t->replica, t->trouble);
+    return t->replica.optimizer ? 0 : gyre_replica_make_optimizer(&t->replica, t->trouble);
 }
 
 /* What a training has more than an evaluation. */
@@ -309,7 +312,7 @@ static int prepare_steps(struct gyre_train *t)
     if (!status)
         status = gyre_train_agree(t, make_order(t));
     if (!status)
-        status = gyre_train_agree(t, prepare_elastic(t));
+        status = gyre_train_agree(t, gyre_train_prepare_elastic(t));
     if (!status && t->options->sync_bn && t->n > 1)
         gyre_model_sync_batches(t->replica.model);
     return status;
@@ -326,11 +329,11 @@ int gyre_train_open(struct gyre_train *t)
     bool trains = !t->options->evaluate;
     int status = gyre_train_compare_options(t);
     if (!status)
-        status = gyre_train_agree(t, make_own(t));
+        status = gyre_train_agree(t, gyre_train_make_own(t));
     if (!status)
         status = gyre_train_compare_data(t);
     if (!status)
-        status = make_engine(t);
+        status = gyre_train_make_engine(t);
     if (!status && trains)
         status = open_checkpoint(t);
     if (!status)
@@ -348,7 +351,9 @@ void gyre_train_close(struct gyre_train *t)
     gyre_train_free_shares(t);
     free(t->digest.seen);
     free(t->class_names);
+    gyre_finalize(t->former);
     free(t->running);
+    free(t->data_lines);
     gyre_scale_deinit(&t->scale);
     gyre_dataset_close(&t->validation);
     gyre_dataset_close(&t->data);

@@ -38,6 +38,8 @@ static int run_part(struct gyre_train *t, const struct gyre_batch *batch, bool l
         return status;
     gyre_ddp_add(t->replica.ddp, GYRE_TRAIN_LOSS_SUM, loss.sum);
     gyre_ddp_add(t->replica.ddp, GYRE_TRAIN_RIGHT_SUM, (double)loss.right);
+    if (last && t->options->elastic)
+        gyre_ddp_add(t->replica.ddp, GYRE_TRAIN_WAITING_SUM, gyre_waiting(t->comm));
     if (last && gyre_train_stop_asked())
         gyre_ddp_ask_stop(t->replica.ddp);
     return gyre_ddp_wait(t->replica.ddp);
@@ -139,6 +141,7 @@ int gyre_train_step(struct gyre_train *t)
     t->cursor = behind.cursor;
     gyre_train_keep_running(t);
     t->stop |= r->stop > 0;
+    t->waiting = r->sum[GYRE_TRAIN_WAITING_SUM] > 0;
     add_up(t, r, since);
     gyre_train_tell_step(t, r, since);
     return 0;

@@ -55,12 +55,15 @@ static int end_epoch(struct gyre_train *t)
     return status;
 }
 
+/* To the end of the epoch, or until processes wait to join. */
 static int run_epoch(struct gyre_train *t)
 {
     int status = gyre_loader_begin(t->loader, t->epoch, t->cursor, t->trouble);
-    while (!status && !t->stop)
+    while (!status && !t->stop && !t->waiting)
         status = gyre_train_step(t);
     bool ended = status == GYRE_AGAIN;
+    if (!status && !t->stop)
+        return 0; /* somebody waits */
     if (status >= 0)
         status = gyre_train_compare_weights(t);
     if (!status)
@@ -100,16 +103,28 @@ static int enter_next_epoch(struct gyre_train *t)
     return status;
 }
 
-static int run_epochs(struct gyre_train *t)
+static int go_on_after_loss(struct gyre_train *t)
 {
-    int status = 0;
-    if (t->cursor >= t->data.samples && t->step)
-        status = enter_next_epoch(t);
+    int status;
+    do {
+        status = gyre_train_regroup(t);
+        if (status || t->n >= t->options->elastic)
+            return status;
+        status = gyre_train_wait_for_ranks(t);
+    } while (status == GYRE_PEER_LOST);
+    return status;
+}
+
+/* Trains on from where all ranks stand, unless `status` tells of a failure. */
+static int run_epochs(struct gyre_train *t, int status)
+{
     while (!status && !t->stop && t->epoch < (uint64_t)t->options->epochs &&
            !gyre_train_lost_patience(t, t->epoch)) {
         status = run_epoch(t);
+        if (!status && t->waiting && !t->stop)
+            status = gyre_train_take_in(t);
         if (status == GYRE_PEER_LOST && t->options->elastic)
-            status = gyre_train_regroup(t);
+            status = go_on_after_loss(t);
     }
     t->outcome->impatient =
         t->epoch < (uint64_t)t->options->epochs && gyre_train_lost_patience(t, t->epoch);
@@ -131,7 +146,11 @@ static int train_all(struct gyre_train *t)
         return status;
     gyre_train_tell_start(t);
     t->outcome->resumed = t->step;
-    return run_epochs(t);
+    if (t->cursor >= t->data.samples && t->step)
+        status = enter_next_epoch(t);
+    if (!status)
+        status = gyre_train_let_wait(t);
+    return run_epochs(t, status == GYRE_PEER_LOST && t->options->elastic ? 0 : status);
 }
 
 static int evaluate_set(struct gyre_train *t, const struct gyre_dataset *set, const char *part,
@@ -164,6 +183,13 @@ static int evaluate_all(struct gyre_train *t)
     return status;
 }
 
+/* A process that joins has its report when it becomes rank 0. */
+static int train_joined(struct gyre_train *t)
+{
+    t->outcome->resumed = t->step;
+    return run_epochs(t, 0);
+}
+
 int gyre_train(struct gyre_comm **comm, const struct gyre_train_options *options, FILE *terminal,
                struct gyre_train_outcome *outcome, struct gyre_trouble *trouble)
 {
@@ -178,10 +204,11 @@ int gyre_train(struct gyre_comm **comm, const struct gyre_train_options *options
                            .outcome = outcome};
     uint64_t begun = gyre_now_ns();
     *outcome = (struct gyre_train_outcome){.loss = -1, .accuracy = -1, .test_accuracy = -1};
-    int status = gyre_train_open(&t);
+    const bool joins = !*comm;
+    int status = joins ? gyre_train_come(&t) : gyre_train_open(&t);
     if (!status) {
-        status = options->evaluate ? evaluate_all(&t) : train_all(&t);
-        if (status && !t.common)
+        status = joins ? train_joined(&t) : options->evaluate ? evaluate_all(&t) : train_all(&t);
+        if (status && !t.common && t.comm)
             gyre_abort(t.comm, trouble->text); /* others may wait for this rank within a step */
     }
     int closed = gyre_report_close(t.report, trouble);

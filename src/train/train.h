@@ -38,8 +38,9 @@ struct gyre_train_outcome {
 };
 
 /* Trains, or with --evaluate tells what the weights make of the data. Collective. Told on rank 0's
- * `terminal` (NULL: quiet). With --elastic *comm may become a smaller communicator; the caller ends
- * whichever it is.
+ * `terminal` (NULL: quiet). With --elastic *comm may become another communicator; the caller ends
+ * whichever it is. Where *comm is NULL this process joins a training that runs, and *comm becomes
+ * the communicator of all; NULL still, where it was not taken in.
  *   Errors: GYRE_INVALID for what the options or files say wrong, or where ranks differ in them;
  *           GYRE_CORRUPT where their weights differ; what a collective returned. The story is the
  *           same on all ranks. */

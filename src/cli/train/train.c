@@ -139,9 +139,10 @@ static int check_restarts(const struct asked *asked, const struct gyre_train_opt
                                 "--restarts is of the ranks that --ranks starts; give it to what "
                                 "starts this one: gyre run --restarts %s … gyre train …",
                                 restarts);
-    return options->save ? 0
-                         : gyre_trouble_set(trouble, GYRE_INVALID,
-                                            "--restarts needs --save DIR to go on from");
+    return options->save || options->elastic
+               ? 0
+               : gyre_trouble_set(trouble, GYRE_INVALID,
+                                  "--restarts needs --save DIR to go on from");
 }
 
 /* A training that is started again goes on. Where an earlier training had left something in the
@@ -233,9 +234,10 @@ static int be_training_rank(const struct asked *asked, char **argv,
                             const struct gyre_train_options *options, struct gyre_trouble *trouble)
 {
     struct gyre_train_outcome outcome;
-    struct gyre_comm *comm;
+    struct gyre_comm *comm = NULL;
     listen();
-    int status = gyre_init(&comm, NULL);
+    int status =
+        gyre_cli_joins() ? 0 : gyre_init(&comm, NULL); /* a newcomer reads its data first */
     if (status)
         return gyre_trouble_set(trouble, status, "%s", gyre_error(NULL));
     FILE *terminal = find_terminal();
@@ -246,7 +248,7 @@ static int be_training_rank(const struct asked *asked, char **argv,
         gyre_cli_train_close(terminal, &command, options, &outcome);
     }
     int ended = gyre_finalize(comm);
-    if (status && rank && (status != GYRE_PEER_LOST || !names_rank_0(trouble->text)))
+    if (status && rank > 0 && (status != GYRE_PEER_LOST || !names_rank_0(trouble->text)))
         trouble->text[0] = 0; /* rank 0 tells it, unless it is the one that is lost */
     return status ? status : ended;
 }
