@@ -46,7 +46,7 @@ const struct gyre_knob gyre_knobs[] = {
     SIZE("GYRE_SLICE", "chosen", true, "bytes of one slice of a large operation"),
     NUMBER("GYRE_LANES", 1, 8, "chosen", true, "slices of one operation under way at a time"),
     NUMBER("GYRE_LINKS_AT_ONCE", 1, 1024, "64", true,
-           "ranks of a machine up to which all links are made at the start"),
+           "ranks of a machine, or a job, up to which all links are made at the start"),
     NUMBER("GYRE_TCP_CONNECTIONS", 1, 8, "1", true, "data connections to each peer"),
     WORD("GYRE_TCP_POLLER", "auto io_uring epoll", "auto", false, "how TCP waits"),
     WORD("GYRE_TCP_SUMS", "payload header", "payload", true,

@@ -1,6 +1,7 @@
-/* The conformance suite over tcp, with both pollers; without keys, authenticated and encrypted.
- * Each leaf hangs on three real TCP connections over loopback; where the suite wishes a troubled
- * network, on one, with a relay in between. */
+/* The conformance suite over tcp, with both pollers; without keys, authenticated and encrypted; and
+ * over connections that are made after the pipes, as at the first use of a link. Each leaf hangs on
+ * three real TCP connections over loopback; where the suite wishes a troubled network, on one, with
+ * a relay in between. */
 #include "link/suite.h"
 
 #include "rig/tcp_pair.h"
@@ -11,6 +12,7 @@
 
 static const char *variant; /* under test now */
 static enum gyre_seal_mode security;
+static bool first_use;
 
 /* As join derives them: each connection's, each direction's. */
 static struct gyre_traffic_keys keys[2][CONNECTIONS] = {
@@ -26,6 +28,39 @@ static int open_wires(struct gyre_link_net *net, uint32_t n, struct gyre_trouble
         status = gyre_driver_tcp.open(&options, &net->wire[rank], trouble);
     }
     return status;
+}
+
+/* Has the driver ask for each connection of a pipe, and makes them, as a domain does. */
+static int make_connections(struct gyre_wire *wire, struct gyre_pipe *pipe, const int *fd, int fds)
+{
+    struct gyre_break lost;
+    int asked = 0, status = 0;
+    while (gyre_driver_tcp.broken(wire, &lost))
+        asked += lost.first && lost.index < fds && lost.received == 0 && lost.number == 0;
+    if (asked != fds)
+        return -EPROTO;
+    for (int i = 0; i < fds && !status; i++) {
+        uint64_t received = 1;
+        status = gyre_driver_tcp.part(pipe, i, 1, &received);
+        if (!status && received)
+            status = -EPROTO;
+        if (!status)
+            status = gyre_driver_tcp.renew(pipe, i, fd[i], 1, 0);
+    }
+    return status;
+}
+
+/* Attaches a pipe, over sockets or before there are any. */
+static int attach_end(struct gyre_wire *wire, struct gyre_channel *channel, struct gyre_pipe **pipe,
+                      struct gyre_trouble *trouble)
+{
+    struct gyre_channel bare = *channel;
+    for (int i = 0; i < bare.fds; i++)
+        bare.fd[i] = -1;
+    if (!first_use)
+        return gyre_driver_tcp.attach(wire, channel, pipe, trouble);
+    int status = gyre_driver_tcp.attach(wire, &bare, pipe, trouble);
+    return status ? status : make_connections(wire, *pipe, channel->fd, channel->fds);
 }
 
 static int join_leaf(const struct gyre_link_wish *wish, struct gyre_link_net *net, int leaf,
@@ -47,10 +82,10 @@ static int join_leaf(const struct gyre_link_wish *wish, struct gyre_link_net *ne
         progress.fd[i] = fd[0];
         outer.fd[i] = fd[1];
     }
-    int status = gyre_driver_tcp.attach(net->wire[0], &progress, &net->outward[leaf], trouble);
+    int status = attach_end(net->wire[0], &progress, &net->outward[leaf], trouble);
     if (status)
         return status;
-    return gyre_driver_tcp.attach(net->wire[leaf + 1], &outer, &net->inward[leaf], trouble);
+    return attach_end(net->wire[leaf + 1], &outer, &net->inward[leaf], trouble);
 }
 
 static int connect_net(const struct gyre_link_wish *wish, struct gyre_link_net *net,
@@ -89,5 +124,9 @@ int main(void)
     bad += suite_over("io_uring", "tcp/io_uring, authenticated");
     security = GYRE_SEAL_ENCRYPT;
     bad += suite_over("epoll", "tcp/epoll, encrypted");
-    return bad + suite_over("io_uring", "tcp/io_uring, encrypted");
+    bad += suite_over("io_uring", "tcp/io_uring, encrypted");
+    first_use = true;
+    bad += suite_over("epoll", "tcp/epoll, encrypted, connected at the first use");
+    security = GYRE_SEAL_NONE;
+    return bad + suite_over("io_uring", "tcp/io_uring, connected at the first use");
 }

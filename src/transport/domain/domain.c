@@ -94,6 +94,7 @@ static int join(struct gyre_domain *domain, const char *above, struct gyre_troub
     struct gyre_join_options options;
     gyre_domain_join_options(domain, above, text, &options);
     options.company = domain->company;
+    options.needs_channels = gyre_domain_needs_channels(domain);
     int status = gyre_join_ranks(&domain->job, &options, &domain->joined, trouble);
     domain->company = NULL;
     gyre_domain_end_asking(domain);
@@ -320,6 +321,7 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
     if (status && trouble)
         *trouble = domain->health.failure;
     gyre_links_destroy(domain->links);
+    gyre_domain_forget_links(domain);
     gyre_copy_queue_destroy(domain->lookup.copy_queue);
     gyre_device_of(GYRE_MEMORY_HOST)->free(&domain->queue_region);
     gyre_domain_memory_deinit(domain);

@@ -6,6 +6,7 @@
  *     join_options.c     how a domain joins
  *     node.c             links to the peers of this node
  *     remote.c           links to the peers of other nodes
+ *     on_demand.c        those that are made at their first use
  *     wire.c             opening a wire of a driver
  *     idle.c             how the owner waits
  *     mend.c             connections that are made anew
@@ -23,6 +24,7 @@
 #include "transport/domain/domain.h"
 #include "transport/join/options.h"
 #include "transport/link/links.h"
+#include "transport/link/on_demand.h"
 #include "transport/members/members.h"
 #include "transport/members/waiting_room.h"
 #include "transport/memory/lookup.h"
@@ -93,6 +95,7 @@ struct gyre_domain {
     uint64_t gather_at; /* when its members first gathered; 0: not yet */
     struct gyre_joined *joined;
     struct gyre_links *links;
+    struct gyre_on_demand on_demand; /* of the links that are made at their first use */
     struct gyre_watch *watch;
     struct gyre_health health;
     struct gyre_activity activity;
@@ -185,8 +188,17 @@ int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *
 int gyre_domain_open_node(struct gyre_domain *domain, struct gyre_trouble *trouble);
 int gyre_domain_attach_node(struct gyre_domain *domain, struct gyre_trouble *trouble);
 
-/* Makes links to every peer of another node, each over the best driver that both ends have. */
+/* Makes links to every peer of another node, each over the best driver that both ends have, or
+ * prepares that they are made at their first use. */
 int gyre_domain_attach_remote(struct gyre_domain *domain, struct gyre_trouble *trouble);
+
+/* Whether this rank may have a driver between nodes whose links cannot be made at their first
+ * use. */
+bool gyre_domain_needs_channels(struct gyre_domain *domain);
+
+/* plan: says of each peer how links are made at their first use. -ENOMEM. */
+int gyre_domain_plan_links(struct gyre_domain *domain);
+void gyre_domain_forget_links(struct gyre_domain *domain);
 
 /* mend.c. ask_anew: has the watch make connections anew that broke. mend: goes on over those that
  * the watch has made; true: bytes of such a connection wait for room in the kernel. Owner. */

@@ -8,17 +8,23 @@
  * until there are any, becomes the owner for a moment, and sends what a broken connection has
  * swallowed: the peer may wait for it.
  *
- * Tested by tests/program/failures/reset_data.c. */
+ * Connections that are made at their first use go the same way: to the links they are broken from
+ * the beginning.
+ *
+ * Tested by tests/program/failures/reset_data.c and tests/program/failures/first_use.c. */
 #include "transport/domain/inside.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine/thread.h"
 #include "transport/link/driver.h"
+#include "transport/net/address.h"
 #include "transport/net/socket.h"
 #include "transport/watch/renew.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,7 +38,8 @@ void gyre_domain_ask_anew(struct gyre_domain *domain)
                                                .index = (uint32_t)lost.index,
                                                .number = lost.number,
                                                .fruitless = lost.fruitless,
-                                               .received = lost.received};
+                                               .received = lost.received,
+                                               .first = lost.first};
         if (gyre_watch_renew(domain->watch, &wish))
             gyre_log(GYRE_LOG_WARN, "no memory to make a connection to rank %u anew", lost.peer);
     }
@@ -65,6 +72,22 @@ static void grant(struct gyre_domain *domain, struct gyre_renewal *news)
     go_on_over(domain, news, fd);
 }
 
+/* Tells the job that a first connection cannot be made. */
+static void tell_unreached(struct gyre_domain *domain, const struct gyre_renewal *news)
+{
+    const struct gyre_joined *joined = domain->joined;
+    char to[GYRE_ADDRESS_TEXT], own[GYRE_ADDRESS_TEXT], text[GYRE_TROUBLE_MAX];
+    gyre_address_format(&joined->member[news->rank].address, to);
+    gyre_address_format(&joined->member[joined->rank].address, own);
+    snprintf(text, sizeof text,
+             "rank %u on %s cannot be reached at %s by rank %u on %s (%s) for twice the dead time: "
+             "%s; is there a firewall (GYRE_PORT_RANGE), another network (GYRE_INTERFACE)?",
+             news->rank, joined->member[news->rank].host, to, joined->rank,
+             joined->member[joined->rank].host, own,
+             news->error ? strerror(news->error) : "it makes no connection");
+    gyre_watch_report(domain->watch, GYRE_PEER_LOST, news->rank, true, text);
+}
+
 static void act_on_news(struct gyre_domain *domain, struct gyre_renewal *news)
 {
     uint64_t received;
@@ -80,8 +103,11 @@ static void act_on_news(struct gyre_domain *domain, struct gyre_renewal *news)
                              &received);
         break;
     case GYRE_RENEWAL_GONE:
-        if (gyre_link_gone(domain->links, news->rank, (int)news->index))
+        if (gyre_link_gone(domain->links, news->rank, (int)news->index, news->told))
             gyre_watch_renew_drop(domain->watch, news->rank, news->index);
+        break;
+    case GYRE_RENEWAL_FAILED:
+        tell_unreached(domain, news);
         break;
     }
 }
@@ -116,10 +142,10 @@ static void *mender_main(void *argument)
     return NULL;
 }
 
-/* Whether any peer's connections are made anew. */
+/* Whether any peer's connections are made anew, or at their first use. */
 static bool has_renewable_links(const struct gyre_domain *domain)
 {
-    bool any = false;
+    bool any = domain->on_demand.peer != NULL;
     for (uint32_t peer = 0; peer < domain->joined->n; peer++)
         any |= domain->joined->peer[peer].tcps > 0 && gyre_domain_renews(domain, peer);
     return any;

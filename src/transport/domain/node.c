@@ -6,7 +6,7 @@
  * In a large node all queues lie in one file, which the join has left, and links are made at their
  * first use.
  *
- * Tested by tests/program/collectives/collectives.c and tests/program/collectives/large_node.c. */
+ * Tested by tests/program/collectives/collectives.c and tests/program/collectives/first_use.c. */
 #include "transport/domain/inside.h"
 
 #include "transport/link/table.h"

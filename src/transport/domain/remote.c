@@ -9,10 +9,13 @@
  * both ends learn this alike and take the next driver. The last in the table, tcp, needs no offer:
  * joining has made its connections.
  *
+ * In a job of more ranks than GYRE_LINKS_AT_ONCE where no rank has a better driver, tcp makes links
+ * at their first use (on_demand.c).
+ *
  * Where a better driver was available but does not serve every peer, one line says so. A machine
  * without the driver needs no line.
  *
- * Tested by tests/program/collectives/nodes.c. */
+ * Tested by tests/program/collectives/nodes.c and tests/program/collectives/first_use.c. */
 #include "transport/domain/inside.h"
 
 #include "base/bytes.h"
@@ -31,6 +34,7 @@
 #define OFFER_BYTES  128
 #define OFFER_MAGIC  0x79470000u
 #define LOOK_EACH_MS 20
+#define PEERS_USUAL  64  /* with which a rank has links, where they are made at their first use */
 #define CAUSE_MS     400 /* until the watch knows why a peer left: its own grace, and some more */
 
 struct way {
@@ -76,6 +80,35 @@ static bool needs_offer(const struct way *way)
     for (const struct gyre_driver *const *it = gyre_drivers; *it; it++)
         last = (*it)->mapped ? last : *it;
     return way->driver != last;
+}
+
+/* Tries whether a driver has what it needs on this rank. */
+static bool is_present(const struct gyre_domain *domain, const struct gyre_driver *driver)
+{
+    const struct gyre_wire_options options = {.rank = (uint32_t)domain->job.rank,
+                                              .n = (uint32_t)domain->job.world,
+                                              .local_rank = domain->job.local_rank,
+                                              .local_size = domain->job.local_world,
+                                              .peers = 1,
+                                              .variant = domain->settings.poller};
+    struct gyre_trouble ignored = {0};
+    struct gyre_wire *wire;
+    int status = driver->open(&options, &wire, &ignored);
+    if (!status)
+        driver->close(wire);
+    return !status || status == GYRE_INVALID; /* the latter is told where links are made */
+}
+
+bool gyre_domain_needs_channels(struct gyre_domain *domain)
+{
+    struct choice choice = {.domain = domain};
+    bool any = false;
+    if (domain->job.world <= domain->settings.links_at_once)
+        return false; /* every two ranks of so few connect in any case */
+    list_ways(&choice);
+    for (int i = 0; i < choice.ways && !any; i++)
+        any = needs_offer(&choice.way[i]) && is_present(domain, choice.way[i].driver);
+    return any;
 }
 
 /* Opens all ways. A driver that this rank lacks gives a reason to tell; a driver that the user
@@ -326,6 +359,25 @@ static int agree_on_driver(struct choice *choice)
     return status;
 }
 
+/* Has the last driver, tcp, make links at their first use: no rank has another one. */
+static int attach_on_demand(struct choice *choice)
+{
+    struct gyre_domain *domain = choice->domain;
+    struct way *way = &choice->way[choice->ways - 1];
+    if (choice->remote > PEERS_USUAL)
+        choice->remote = PEERS_USUAL;
+    int status = needs_offer(way) ? GYRE_UNSUPPORTED : use_way(choice, way);
+    if (!status)
+        status = gyre_domain_plan_links(domain);
+    if (!status)
+        gyre_links_connect_on_demand(domain->links, way->index, &domain->on_demand);
+    close_ways(choice);
+    return status ? gyre_trouble_set(choice->trouble, status,
+                                     "links over transport \"%s\" cannot be prepared: %s",
+                                     domain->settings.transport, gyre_status_name(status))
+                  : 0;
+}
+
 int gyre_domain_attach_remote(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     struct choice choice = {.domain = domain, .trouble = trouble};
@@ -335,6 +387,8 @@ int gyre_domain_attach_remote(struct gyre_domain *domain, struct gyre_trouble *t
         return 0;
     domain->sockets = true;
     list_ways(&choice);
+    if (domain->joined->on_demand)
+        return attach_on_demand(&choice);
     int status = open_ways(&choice);
     if (!status)
         status = agree_on_driver(&choice);

@@ -56,7 +56,7 @@ int gyre_identity_gather(const struct gyre_job *job, struct gyre_rank_identity *
 
 size_t gyre_identity_bytes(void)
 {
-    return 64 + 4 + 4 + 16 + 8 * GYRE_JOIN_SPACES + 4 + 16 + 16 + GYRE_ADDRESS_BYTES;
+    return 64 + 4 + 4 + 16 + 8 * GYRE_JOIN_SPACES + 4 + 16 + 16 + 1 + GYRE_ADDRESS_BYTES;
 }
 
 void gyre_identity_put(struct gyre_cursor *cursor, const struct gyre_rank_identity *identity)
@@ -70,6 +70,7 @@ void gyre_identity_put(struct gyre_cursor *cursor, const struct gyre_rank_identi
     gyre_put_u64(cursor, (uint32_t)identity->simulated, 4);
     gyre_put_bytes(cursor, identity->door, sizeof identity->door);
     gyre_put_bytes(cursor, identity->device, sizeof identity->device);
+    gyre_put_u64(cursor, identity->needs_channels, 1);
     gyre_address_put(cursor, &identity->outward);
 }
 
@@ -88,6 +89,7 @@ void gyre_identity_get(struct gyre_cursor *cursor, struct gyre_rank_identity *id
     identity->simulated = (int32_t)gyre_get_u64(cursor, 4);
     gyre_get_bytes(cursor, identity->door, sizeof identity->door);
     gyre_get_bytes(cursor, identity->device, sizeof identity->device);
+    identity->needs_channels = gyre_get_u64(cursor, 1) != 0;
     gyre_address_get(cursor, &identity->outward);
 }
 

@@ -23,8 +23,9 @@ struct gyre_peer {
     /* SOCK_SEQPACKET, same node only: regions and the watch's messages. In a large node only
      * between the lowest rank and each other. */
     int unix_fd;
-    int pidfd;                         /* with unix_fd: the peer's process */
-    int tcp[GYRE_TCP_CONNECTIONS_MAX]; /* data connections, same order on both sides */
+    int pidfd; /* with unix_fd: the peer's process */
+    /* Data connections, same order on both sides; -1 where they are made at their first use. */
+    int tcp[GYRE_TCP_CONNECTIONS_MAX];
     int tcps;
     struct gyre_traffic_keys tcp_keys[GYRE_TCP_CONNECTIONS_MAX]; /* of each data connection */
     bool one_machine; /* with data connections: the peer runs on this machine, as nodes see it */
@@ -40,6 +41,9 @@ struct gyre_joined {
     bool large;
     int node_file;
     uint32_t places;
+    /* Data connections are made at their first use (transport/watch/renew.h): the job has more
+     * ranks than connect at once, and every rank can. */
+    bool on_demand;
     uint8_t session_key[32]; /* HKDF(job's key, the nonce): for the epoch's connections */
     /* Of connections that are made anew and of members that agree: the session key of the job's
      * first epoch. */

@@ -93,6 +93,15 @@ static void set_phase_deadline(struct gyre_joining *join)
     join->deadline = join->now + (join->joined->rank ? patience + patience / 2 : patience);
 }
 
+/* Whether data connections are made at their first use, as all ranks conclude from the roster. */
+static bool connects_on_demand(const struct gyre_joining *join)
+{
+    bool all = join->joined->n > gyre_join_links_at_once(join->options);
+    for (uint32_t rank = 0; all && rank < join->joined->n; rank++)
+        all = !join->identity[rank].needs_channels;
+    return all;
+}
+
 static int hear_roster(struct gyre_joining *join, const struct gyre_record *record)
 {
     if (gyre_roster_decode(record, join->joined->n, join->nonce, join->identity))
@@ -101,6 +110,7 @@ static int hear_roster(struct gyre_joining *join, const struct gyre_record *reco
                             salt = {join->nonce, sizeof join->nonce};
     for (uint32_t rank = 0; rank < join->joined->n; rank++)
         gyre_join_note_member(join, rank);
+    join->joined->on_demand = connects_on_demand(join);
     int status = gyre_hkdf_sha256(secret, salt, (struct gyre_piece){"gyre session", 12},
                                   join->joined->session_key, GYRE_KEY_BYTES);
     join->phase = GYRE_PHASE_PAIR;

@@ -11,6 +11,8 @@
  * is tried again until the phase's time is over: a full lobby or a lost SYN is no reason to fail.
  * Then the last error, both addresses and what to look at are told.
  *
+ * Where connections are made at their first use (transport/watch/renew.h), none is made here.
+ *
  * Tested by tests/unit/transport/join/mesh_test.c and tests/program/job/join.c. */
 #include "transport/join/inside.h"
 
@@ -57,8 +59,6 @@ static int file_connection(struct gyre_joining *join, uint32_t peer, uint32_t st
     if (status)
         return gyre_trouble_set(join->trouble, status,
                                 "libcrypto cannot derive the keys of a data connection");
-    ends->one_machine =
-        gyre_identity_one_machine(&join->identity[join->joined->rank], &join->identity[peer]);
     ends->tcp[stripe] = gyre_talk_take(talk);
     gyre_socket_tune(ends->tcp[stripe], join->options->dead_time_ms);
     gyre_socket_hold(ends->tcp[stripe], join->options->dead_time_ms);
@@ -77,7 +77,8 @@ static bool claim_fits(const struct gyre_joining *join, const struct gyre_handsh
         (theirs->rank <= join->joined->rank || theirs->stripe >= join->options->connections))
         refusal->code = GYRE_REFUSAL_RANK;
     /* Before the plan a rank does not know who shares its node: see drop_near(). */
-    if (!refusal->code && join->phase >= GYRE_PHASE_MESH && !on_other_node(join, theirs->rank))
+    if (!refusal->code && (join->joined->on_demand ||
+                           (join->phase >= GYRE_PHASE_MESH && !on_other_node(join, theirs->rank))))
         refusal->code = GYRE_REFUSAL_RANK;
     if (!refusal->code && join->joined->peer[theirs->rank].tcp[theirs->stripe] >= 0)
         refusal->code = GYRE_REFUSAL_DUPLICATE;
@@ -142,7 +143,7 @@ int gyre_join_mesh_open(struct gyre_joining *join, struct sockaddr_storage *addr
 {
     const struct gyre_join_options *options = join->options;
     uint32_t apart = join->pairing ? gyre_pairing_apart(join) : join->joined->n;
-    uint32_t most = apart * (uint32_t)options->connections;
+    uint32_t most = join->joined->on_demand ? 0 : apart * (uint32_t)options->connections;
     struct gyre_lobby_options lobby = {.claim = gyre_join_claim(join, GYRE_PURPOSE_DATA, 0),
                                        .slots = most + SPARE_SLOTS,
                                        .per_address = most < 16 ? 16 : most,
@@ -260,7 +261,7 @@ static int make_dials(struct gyre_joining *join, uint32_t peers_below)
                                 peers_below * stripes);
     }
     struct dial *dial = mesh->dial;
-    for (uint32_t peer = 0; peer < join->joined->rank; peer++)
+    for (uint32_t peer = 0; dial && peer < join->joined->rank; peer++)
         for (uint32_t stripe = 0; on_other_node(join, peer) && stripe < stripes; stripe++) {
             *dial = (struct dial){.io_slot = {.fd = -1, .peer = peer, .owner = GYRE_SLOT_DIAL},
                                   .stripe = stripe,
@@ -283,15 +284,24 @@ static void drop_near(struct gyre_joining *join, uint32_t peer)
     }
 }
 
+/* Notes a peer of another node; returns how many connections to it this rank lacks. */
+static uint32_t note_far(struct gyre_joining *join, uint32_t peer)
+{
+    struct gyre_peer *ends = &join->joined->peer[peer];
+    ends->tcps = join->options->connections;
+    ends->one_machine =
+        gyre_identity_one_machine(&join->identity[join->joined->rank], &join->identity[peer]);
+    return join->joined->on_demand ? 0 : (uint32_t)ends->tcps;
+}
+
 int gyre_join_mesh_start(struct gyre_joining *join)
 {
     struct gyre_join_mesh *mesh = join->mesh;
-    uint32_t below = 0, stripes = (uint32_t)join->options->connections;
+    uint32_t below = 0;
     for (uint32_t peer = 0; peer < join->joined->n; peer++)
         if (on_other_node(join, peer)) {
-            below += peer < join->joined->rank;
-            mesh->need += stripes;
-            join->joined->peer[peer].tcps = (int)stripes;
+            below += peer < join->joined->rank && !join->joined->on_demand;
+            mesh->need += note_far(join, peer);
         } else {
             drop_near(join, peer);
         }

@@ -23,6 +23,7 @@ struct gyre_join_options {
     int dead_time_ms;      /* as gyre_socket_tune() takes it; 0: no limit (debuggers) */
     int connections;       /* data connections per TCP peer, 1 … 8 */
     int links_at_once;     /* ranks of a machine that all meet each other, at most; 0: the usual */
+    bool needs_channels;   /* this rank's links to other nodes cannot be made at their first use */
     const char *interface; /* GYRE_INTERFACE: names, addresses, CIDR; NULL: the route to the root */
     uint16_t port_low, port_high;   /* range for listeners; 0, 0: any */
     uint8_t device[16];             /* UUID of this rank's CUDA device; zeros: none */

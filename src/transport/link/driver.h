@@ -75,7 +75,8 @@ struct gyre_channel {
     int fd[GYRE_CHANNEL_SOCKETS]; /* stream sockets, in the same order on both sides */
     int fds;
 
-    /* tcp: a connection that breaks can be made anew (struct gyre_driver, broken()). */
+    /* tcp: a connection that breaks can be made anew (struct gyre_driver, broken()). Descriptors of
+     * -1 are connections that are yet to be made: broken() asks for them. */
     bool renewable;
 
     /* tcp, sim: what protects the frames, alike at both ends, and the keys of each socket. */
@@ -94,14 +95,15 @@ struct gyre_alarm {
     int fd;
 };
 
-/* A connection that broke, and has to be made anew. Connections are counted: number 0 is the
- * join's. */
+/* A connection that broke, and has to be made anew, or made at all. Connections are counted: number
+ * 0 is the join's. */
 struct gyre_break {
     uint32_t peer;
     int index;          /* of the channel's descriptor */
     uint32_t number;    /* of the broken connection */
     uint32_t fruitless; /* breaks before it that no byte followed */
     uint64_t received;  /* bytes, over all connections of this index */
+    bool first;         /* there has been no connection yet */
 };
 
 struct gyre_driver {
@@ -178,7 +180,8 @@ struct gyre_driver {
     int (*arm)(struct gyre_wire *wire, struct gyre_alarm *alarm);
 
     /* Connections that break and are made anew, of channels that are renewable. The bytes that a
-     * broken connection has swallowed are sent once more. All NULL: no such channel is attached.
+     * broken connection has swallowed are sent once more. A channel's connection that is yet to be
+     * made counts as broken before its first byte. All NULL: no such channel is attached.
      *
      *     broken()  the next connection that broke; each is told once. False: none
      *     part()    a connection older than number `newer` has broken, as the peer knows: takes
@@ -187,12 +190,13 @@ struct gyre_driver {
      *     renew()   goes on over a new connection, after broken() or part(); the peer has received
      *               so many bytes. Negative: the pipe has failed, `fd` stays the caller's
      *     gone()    the peer has no use for a new connection: it has ended. True: the pipe's end of
-     *               it has ended well, because goodbyes had gone both ways
+     *               it has ended well, because goodbyes had gone both ways, or ends now: the peer
+     *               has told that it left (`told`), and there never was a connection
      *     mend()    moves swallowed bytes while nobody polls. True: some are left */
     bool (*broken)(struct gyre_wire *wire, struct gyre_break *lost);
     int (*part)(struct gyre_pipe *pipe, int index, uint32_t newer, uint64_t *received);
     int (*renew)(struct gyre_pipe *pipe, int index, int fd, uint32_t number, uint64_t received);
-    bool (*gone)(struct gyre_pipe *pipe, int index);
+    bool (*gone)(struct gyre_pipe *pipe, int index, bool told);
     bool (*mend)(struct gyre_wire *wire);
 
     /* A count that changes whenever a byte moves in poll(). It shows that a slow transfer is no

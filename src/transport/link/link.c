@@ -9,17 +9,20 @@
  *     table.c    table.h    which drivers there are, best first
  *     shm.c                 a driver: rings in memory that two processes of a node share
  *     tcp/  verbs/  sim/    drivers: sockets, RDMA, a simulated world
+ *     on_demand.c  .h       connections that are made at their first use
  *     end.c      end.h      what every driver keeps of a pipe beside its wire
  *                driver.h   what a driver is
  *
- * The table of peers is sized once. In a large node, and in the simulator, it fills as operations
- * meet their peers: a link is made at its first use, by either end, and the other end hears of it.
+ * The table of peers is sized once. In a large node, in the simulator, and between the nodes of a
+ * job of many ranks, it fills as operations meet their peers: a link is made at its first use, by
+ * either end, and the other end hears of it.
  *
  * Tested by tests/unit/transport/link/sim/world_test.c and tests/program/collectives/comm.c. */
 #include "transport/link/links.h"
 
 #include "base/rng.h"
 #include "transport/link/end.h"
+#include "transport/link/on_demand.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -40,6 +43,10 @@ struct gyre_links {
     struct wire wire[GYRE_LINK_WIRES];
     int wires;
     int lazy; /* wire that attaches on first use, -1: none */
+    const struct gyre_on_demand
+        *demand; /* peers that another wire attaches on first use; or NULL */
+    int demand_wire;
+    bool ended; /* no link is made any more */
     uint32_t mask, used, most;
     struct link *link;
     uint32_t *attached; /* most: peers, in the order in which they were attached */
@@ -95,6 +102,19 @@ void gyre_links_attach_lazily(struct gyre_links *links, int index)
     links->lazy = index;
 }
 
+void gyre_links_connect_on_demand(struct gyre_links *links, int index,
+                                  const struct gyre_on_demand *demand)
+{
+    links->demand = demand;
+    links->demand_wire = index;
+}
+
+/* The wire that attaches that peer at its first use; -1: none. */
+static int wire_of_first_use(const struct gyre_links *links, uint32_t peer)
+{
+    return gyre_on_demand_serves(links->demand, peer) ? links->demand_wire : links->lazy;
+}
+
 /* The peer's entry: its link, or the empty entry for it. */
 static struct link *link_place(struct gyre_links *links, uint32_t peer)
 {
@@ -128,14 +148,39 @@ uint32_t gyre_links_attached(const struct gyre_links *links, uint32_t index)
     return index < links->used ? links->attached[index] : UINT32_MAX;
 }
 
-static int find_link(struct gyre_links *links, uint32_t peer, struct link **out)
+static int attach_at_first_use(struct gyre_links *links, uint32_t peer,
+                               struct gyre_trouble *trouble)
+{
+    struct gyre_traffic_keys keys[GYRE_CHANNEL_SOCKETS];
+    struct gyre_channel channel = {.peer = peer};
+    const int wire = wire_of_first_use(links, peer);
+    if (wire < 0 || links->ended)
+        return gyre_trouble_set(trouble, -ENOTCONN, "there is no link to rank %u", peer);
+    int status = gyre_on_demand_serves(links->demand, peer)
+                     ? gyre_on_demand_channel(links->demand, peer, keys, &channel)
+                     : 0;
+    status = status
+                 ? gyre_trouble_set(trouble, status, "libcrypto cannot derive the keys of a link")
+                 : gyre_links_attach(links, wire, &channel, trouble);
+    gyre_wipe(keys, sizeof keys);
+    return status;
+}
+
+/* The link to a peer, made now if it is made at its first use. */
+static int reach_link(struct gyre_links *links, uint32_t peer, struct link **out,
+                      struct gyre_trouble *trouble)
 {
     *out = link_place(links, peer);
     if ((*out)->pipe)
         return 0;
-    if (links->lazy < 0 || (*out)->peer == peer)
-        return -ENOTCONN;
-    return gyre_links_attach(links, links->lazy, &(struct gyre_channel){.peer = peer}, NULL);
+    if ((*out)->peer == peer)
+        return gyre_trouble_set(trouble, -ENOTCONN, "the link to rank %u has ended", peer);
+    return attach_at_first_use(links, peer, trouble);
+}
+
+static int find_link(struct gyre_links *links, uint32_t peer, struct link **out)
+{
+    return reach_link(links, peer, out, NULL);
 }
 
 static const struct gyre_driver *driver_of(const struct gyre_links *links, const struct link *link)
@@ -191,29 +236,32 @@ int gyre_link_announced(struct gyre_links *links, uint32_t peer, struct gyre_mat
 {
     const struct link *link = link_place(links, peer);
     if (!link->pipe)
-        return links->lazy >= 0 && link->peer != peer ? 0 : -ENOTCONN;
+        return wire_of_first_use(links, peer) >= 0 && link->peer != peer ? 0 : -ENOTCONN;
     return gyre_end_announced(link->pipe, match);
 }
 
 bool gyre_link_has_left(struct gyre_links *links, uint32_t peer)
 {
-    struct link *link;
-    return !find_link(links, peer, &link) && gyre_end_has_left(link->pipe);
+    const struct link *link = link_place(links, peer);
+    return link->pipe && gyre_end_has_left(link->pipe);
 }
 
 int gyre_link_state(struct gyre_links *links, uint32_t peer, struct gyre_trouble *trouble)
 {
     struct link *link;
-    int status = find_link(links, peer, &link);
+    int status = reach_link(links, peer, &link, trouble);
     if (status)
-        return gyre_trouble_set(trouble, status, "there is no link to rank %u", peer);
+        return status;
     return driver_of(links, link)->state(link->pipe, trouble);
 }
 
 void gyre_link_describe(struct gyre_links *links, uint32_t peer, char *text, size_t size)
 {
     const struct link *link = links ? link_place(links, peer) : NULL;
-    int index = !link ? -1 : link->pipe ? link->wire : link->peer == peer ? -1 : links->lazy;
+    int index = !link                ? -1
+                : link->pipe         ? link->wire
+                : link->peer == peer ? -1
+                                     : wire_of_first_use(links, peer);
     if (index < 0)
         snprintf(text, size, "none");
     else
@@ -296,11 +344,14 @@ static int find_renewable(struct gyre_links *links, uint32_t peer, struct link *
     return driver_of(links, *out)->renew ? 0 : GYRE_UNSUPPORTED;
 }
 
+/* A peer's call may be the first use of its link. */
 int gyre_link_part(struct gyre_links *links, uint32_t peer, int index, uint32_t newer,
                    uint64_t *received)
 {
     struct link *link;
-    int status = find_renewable(links, peer, &link);
+    int status = gyre_on_demand_serves(links->demand, peer) ? find_link(links, peer, &link) : 0;
+    if (!status)
+        status = find_renewable(links, peer, &link);
     return status ? status : driver_of(links, link)->part(link->pipe, index, newer, received);
 }
 
@@ -312,10 +363,11 @@ int gyre_link_renew(struct gyre_links *links, uint32_t peer, int index, int fd, 
     return status ? status : driver_of(links, link)->renew(link->pipe, index, fd, number, received);
 }
 
-bool gyre_link_gone(struct gyre_links *links, uint32_t peer, int index)
+bool gyre_link_gone(struct gyre_links *links, uint32_t peer, int index, bool told)
 {
     struct link *link;
-    return !find_renewable(links, peer, &link) && driver_of(links, link)->gone(link->pipe, index);
+    return !find_renewable(links, peer, &link) &&
+           driver_of(links, link)->gone(link->pipe, index, told);
 }
 
 bool gyre_links_mend(struct gyre_links *links)
@@ -340,6 +392,7 @@ int gyre_links_bye(struct gyre_links *links)
 
 void gyre_links_detach_all(struct gyre_links *links)
 {
+    links->ended = true;
     for (uint32_t i = 0; i <= links->mask; i++) {
         struct link *link = &links->link[i];
         if (link->pipe)

@@ -36,6 +36,12 @@ int gyre_links_attach(struct gyre_links *links, int index, const struct gyre_cha
  * first use, or where the peer has attached this rank. */
 void gyre_links_attach_lazily(struct gyre_links *links, int index);
 
+/* Has wire `index` attach those peers whose connections are made at their first use (on_demand.h).
+ * Borrows *demand. */
+struct gyre_on_demand;
+void gyre_links_connect_on_demand(struct gyre_links *links, int index,
+                                  const struct gyre_on_demand *demand);
+
 /* The peers that were attached, in the order in which they were; UINT32_MAX behind the last. */
 uint32_t gyre_links_attached(const struct gyre_links *links, uint32_t index);
 
@@ -78,15 +84,16 @@ uint64_t gyre_links_moved(const struct gyre_links *links);
 /* Prepares to sleep. Returns the number of descriptors to wait on; -1: poll() must run first. */
 int gyre_links_arm(struct gyre_links *links, int fd[GYRE_LINK_WIRES]);
 
-/* Connections that broke and are made anew: the entries of the peer's driver with these names
- * (driver.h). -ENOTCONN, GYRE_UNSUPPORTED: no such link. */
+/* Connections that broke and are made anew, or are made at their first use: the entries of the
+ * peer's driver with these names (driver.h). part() is the peer's call, too, and makes this rank's
+ * end of the link. -ENOTCONN, GYRE_UNSUPPORTED: no such link. */
 struct gyre_break;
 bool gyre_links_broken(struct gyre_links *links, struct gyre_break *lost);
 int gyre_link_part(struct gyre_links *links, uint32_t peer, int index, uint32_t newer,
                    uint64_t *received);
 int gyre_link_renew(struct gyre_links *links, uint32_t peer, int index, int fd, uint32_t number,
                     uint64_t received);
-bool gyre_link_gone(struct gyre_links *links, uint32_t peer, int index);
+bool gyre_link_gone(struct gyre_links *links, uint32_t peer, int index, bool told);
 bool gyre_links_mend(struct gyre_links *links);
 
 /* GYRE_AGAIN until goodbyes have gone both ways on every pipe. Call between polls. */

@@ -29,7 +29,7 @@
  * in the memory of the node (transport/memory/node_memory.h), empty from the beginning. So an end
  * may send before the other end exists, and the other end hears of it by the call.
  *
- * Tested by tests/link/shm.c, tests/link/cuda_ipc.c and tests/program/collectives/large_node.c. */
+ * Tested by tests/link/shm.c, tests/link/cuda_ipc.c and tests/program/collectives/first_use.c. */
 #include "transport/link/end.h"
 
 #include "base/copy.h"

@@ -79,7 +79,7 @@ struct gyre_watch {
     _Atomic bool nudged;     /* another thread has changed what its turn acts on */
     int poller;              /* an epoll */
     int launcher;            /* its pipe, -1: none */
-    struct gyre_watch_visitor *visitor; /* GYRE_WATCH_VISITORS; NULL: nobody may come */
+    struct gyre_watch_visitor *visitor; /* places for them; NULL: nobody may come */
     struct gyre_watch_wish *wish;       /* data connections that are to be made anew */
     uint32_t wishes;                    /* so many there have been */
     struct gyre_watch_news *news;       /* of data connections, in order, not yet taken */
@@ -108,7 +108,7 @@ enum gyre_watch_source { /* the source of an event of the poller; the index is a
 };
 
 enum { GYRE_WATCH_ADDRESS_BYTES = 8 }; /* of a region's address, as told inside a process */
-enum { GYRE_WATCH_VISITORS = 64 };
+enum { GYRE_WATCH_VISITORS = 64 };     /* at a time, at least */
 /* The functions below are called with the lock held. */
 
 /* Sleeps until something has changed or the time has come, which returns ETIMEDOUT. */

@@ -6,9 +6,12 @@
  *      visitors.c ─▶ RENEW of a peer ─▶ news ASKED, TOLD ─▶ take()
  *
  * A refused attempt is no death here: the watch's own connections tell of deaths. The wish ends
- * with the pipe.
+ * with the pipe. A first connection is given up after twice the dead time. A peer that is silent
+ * for so long has been told of before: what is left is a way that something closes. Only time in
+ * which this thread ran counts.
  *
- * Tested by tests/program/failures/reset_data.c and tests/fuzz/handshake.c. */
+ * Tested by tests/program/failures/reset_data.c, tests/program/failures/first_use.c and
+ * tests/fuzz/handshake.c. */
 #include "transport/watch/inside.h"
 
 #include "transport/net/cursor.h"
@@ -21,12 +24,15 @@
 #define TOLD_PAUSE   GYRE_SECOND /* for the higher rank, which knows now, to dial */
 #define NEWS_MOST    1024        /* untaken */
 #define VAIN_MOST_MS 100
+#define COUNTED      (250 * GYRE_MS) /* of the time between two turns, at most */
 
 struct gyre_watch_wish {
     struct gyre_watch_wish *next;
     struct gyre_renewal_wish is;
     uint32_t id; /* in events of the poller */
     uint32_t attempts;
+    uint64_t waited, looked_at; /* of a first connection: for how long, as of which turn */
+    int error;                  /* of the last attempt */
     struct gyre_dial dial;
 };
 
@@ -80,11 +86,12 @@ int gyre_renewal_grant(struct gyre_renewal *news, uint64_t received)
 /* Keeps news, whose talk it takes. */
 static void tell_news(struct gyre_watch *watch, const struct gyre_renewal *is)
 {
-    struct gyre_watch_news *news = watch->news_count < NEWS_MOST ? malloc(sizeof *news) : NULL;
+    const bool room = watch->news_count < NEWS_MOST || is->kind == GYRE_RENEWAL_MADE;
+    struct gyre_watch_news *news = room ? malloc(sizeof *news) : NULL;
     struct gyre_talk talk = is->talk;
 
     if (news == NULL) {
-        gyre_talk_close(&talk); /* the peer tries again */
+        gyre_talk_close(&talk); /* who asked tries again */
         return;
     }
     *news = (struct gyre_watch_news){.is = *is};
@@ -180,7 +187,8 @@ int gyre_watch_renew(struct gyre_watch *watch, const struct gyre_renewal_wish *i
     wish->id = ++watch->wishes;
     wish->attempts = is->number;
     gyre_dial_init(&wish->dial);
-    wish->dial.next_at = gyre_now_ns() + vain * GYRE_MS;
+    wish->looked_at = gyre_now_ns();
+    wish->dial.next_at = wish->looked_at + vain * GYRE_MS;
     wish->next = watch->wish;
     watch->wish = wish;
     pthread_mutex_unlock(&watch->lock);
@@ -213,17 +221,19 @@ static struct gyre_dial_goal renewal_goal(const struct gyre_watch_wish *wish)
                                    .index = wish->id};
 }
 
-static void tell_gone(struct gyre_watch *watch, const struct gyre_watch_wish *wish)
+static void tell_gone(struct gyre_watch *watch, const struct gyre_watch_wish *wish, bool told)
 {
-    const struct gyre_renewal news = news_of(wish, GYRE_RENEWAL_GONE);
+    struct gyre_renewal news = news_of(wish, GYRE_RENEWAL_GONE);
 
+    news.told = told;
     tell_news(watch, &news);
 }
 
 static void renewal_failed(struct gyre_watch *watch, struct gyre_watch_wish *wish, int status)
 {
-    if (status == -ECONNREFUSED)
-        tell_gone(watch, wish);
+    wish->error = -status;
+    if (status == -ECONNREFUSED && !wish->is.first)
+        tell_gone(watch, wish, false);
     gyre_dial_pause(watch, &wish->dial);
 }
 
@@ -263,7 +273,7 @@ static void hear_answer(struct gyre_watch *watch, struct gyre_watch_wish **at,
         return;
     }
     if (record->kind == GYRE_WATCH_GONE)
-        tell_gone(watch, wish);
+        tell_gone(watch, wish, true);
     gyre_dial_pause(watch, &wish->dial);
     if (record->kind == GYRE_WATCH_WELCOME)
         wish->dial.next_at = gyre_now_ns() + TOLD_PAUSE;
@@ -278,6 +288,14 @@ static struct gyre_watch_wish **wish_by_id(struct gyre_watch *watch, uint32_t id
     return at;
 }
 
+/* Asks the peer, which has proven itself. */
+static int ask_to_renew(const struct gyre_watch *watch, struct gyre_watch_wish *wish)
+{
+    if (wish->is.first && is_higher(watch, wish))
+        wish->dial.next_at = UINT64_MAX; /* no hanging up: the peer may have granted */
+    return say_renew(&wish->dial.talk, wish->attempts, wish->is.received);
+}
+
 void gyre_watch_renewal_ready(struct gyre_watch *watch, uint32_t id)
 {
     struct gyre_watch_wish **at = wish_by_id(watch, id), *wish = *at;
@@ -289,7 +307,7 @@ void gyre_watch_renewal_ready(struct gyre_watch *watch, uint32_t id)
     const struct gyre_dial_goal goal = renewal_goal(wish);
     while ((status = gyre_dial_proceed(watch, &wish->dial, &goal, &record)) == 0 &&
            record.kind == 0)
-        if (say_renew(&wish->dial.talk, wish->attempts, wish->is.received) != 0)
+        if (ask_to_renew(watch, wish) != 0)
             break;
     if (status == 0 && record.kind != 0)
         hear_answer(watch, at, &record);
@@ -297,11 +315,33 @@ void gyre_watch_renewal_ready(struct gyre_watch *watch, uint32_t id)
         renewal_failed(watch, wish, status);
 }
 
+/* Whether a first connection has been waited for long enough. */
+static bool is_hopeless(const struct gyre_watch *watch, struct gyre_watch_wish *wish, uint64_t now)
+{
+    const uint64_t passed = now > wish->looked_at ? now - wish->looked_at : 0;
+    const uint64_t limit = 2 * (uint64_t)watch->is.dead_time_ms * GYRE_MS;
+
+    wish->waited += passed < COUNTED ? passed : COUNTED;
+    wish->looked_at = now;
+    return wish->is.first && watch->is.dead_time_ms > 0 && wish->waited > limit;
+}
+
+static void give_up_first(struct gyre_watch *watch, struct gyre_watch_wish *wish)
+{
+    struct gyre_renewal news = news_of(wish, GYRE_RENEWAL_FAILED);
+
+    news.error = wish->error;
+    tell_news(watch, &news);
+    wish->waited = 0;
+}
+
 void gyre_watch_renewals_turn(struct gyre_watch *watch, uint64_t now)
 {
     for (struct gyre_watch_wish *wish = watch->wish; wish != NULL; wish = wish->next)
-        if (now >= wish->dial.next_at && wish->dial.talk.fd >= 0)
-            gyre_dial_pause(watch, &wish->dial);
+        if (is_hopeless(watch, wish, now))
+            give_up_first(watch, wish);
+        else if (now >= wish->dial.next_at && wish->dial.talk.fd >= 0)
+            renewal_failed(watch, wish, -ETIMEDOUT);
         else if (now >= wish->dial.next_at)
             dial_for(watch, wish);
 }

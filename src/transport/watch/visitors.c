@@ -1,4 +1,4 @@
-/* Visitors at this rank's listener: ranks whose connection to this one broke.
+/* Visitors at this rank's listener: ranks whose connection to this one broke, or is yet to be made.
  *
  *      listener ─▶ visitor ─▶ handshake ─▶ WELCOME ─▶ of a higher rank: the link goes on over it
  *                     │           │                └▶ of a lower rank: this rank dials (redial.c)
@@ -27,15 +27,25 @@
 #define PATIENCE (5 * GYRE_SECOND) /* with a visitor, when another one comes */
 
 struct gyre_watch_visitor {
-    struct gyre_talk talk; /* fd −1: the place is free */
-    uint64_t since;
+    struct gyre_talk talk;
+    uint64_t since; /* 0: the place is free */
 };
+
+/* A rank of a job whose links are made at their first use may be visited by all others at once. A
+ * place costs memory once it was taken. */
+static uint32_t visitor_places(const struct gyre_watch *watch)
+{
+    return GYRE_WATCH_VISITORS + (watch->is.joined->on_demand ? watch->is.joined->n : 0);
+}
 
 static void see_off(struct gyre_watch *watch, struct gyre_watch_visitor *visitor)
 {
+    if (visitor->since == 0)
+        return;
     if (visitor->talk.fd >= 0)
         epoll_ctl(watch->poller, EPOLL_CTL_DEL, visitor->talk.fd, NULL);
     gyre_talk_close(&visitor->talk);
+    visitor->since = 0;
 }
 
 /* Finds a place for one more, and frees those of visitors that were too slow. */
@@ -43,12 +53,10 @@ static uint32_t clear_place(struct gyre_watch *watch, uint64_t now)
 {
     uint32_t best = 0;
 
-    for (uint32_t i = 0; i < GYRE_WATCH_VISITORS; i++) {
+    for (uint32_t i = 0; i < visitor_places(watch); i++) {
         struct gyre_watch_visitor *visitor = &watch->visitor[i];
-        if (visitor->talk.fd >= 0 && now - visitor->since > PATIENCE)
+        if (visitor->since != 0 && now - visitor->since > PATIENCE)
             see_off(watch, visitor);
-        if (visitor->talk.fd < 0)
-            visitor->since = 0;
         if (visitor->since < watch->visitor[best].since)
             best = i;
     }
@@ -112,6 +120,7 @@ static void welcome(struct gyre_watch *watch, struct gyre_watch_visitor *visitor
     } else if (rank > watch->is.joined->rank) {
         epoll_ctl(watch->poller, EPOLL_CTL_DEL, talk->fd, NULL);
         gyre_watch_reopen_link(watch, (uint32_t)index, gyre_talk_take(talk), wire, &keys);
+        visitor->since = 0;
     } else {
         see_off(watch, visitor);
         if (wire == watch->link[index].wire)
@@ -120,13 +129,14 @@ static void welcome(struct gyre_watch *watch, struct gyre_watch_visitor *visitor
     gyre_wipe(&keys, sizeof keys);
 }
 
-/* Acts on the record of a rank whose data connection to this rank broke. */
+/* Acts on the record of a rank whose data connection to this rank broke, or is yet to be made. */
 static void admit_renewal(struct gyre_watch *watch, struct gyre_watch_visitor *visitor,
                           const struct gyre_record *record)
 {
     epoll_ctl(watch->poller, EPOLL_CTL_DEL, visitor->talk.fd, NULL);
     (void)gyre_watch_hear_renew(watch, &visitor->talk, record);
     gyre_talk_close(&visitor->talk); /* of one that was answered, or made no sense */
+    visitor->since = 0;
 }
 
 /* Acts on a visitor's proof of the key. False: that was all; true: a record of it follows. */
@@ -151,7 +161,7 @@ void gyre_watch_hear_visitor(struct gyre_watch *watch, uint32_t place)
     struct gyre_record record;
     int status;
 
-    if (watch->visitor == NULL || visitor->talk.fd < 0)
+    if (watch->visitor == NULL || visitor->since == 0)
         return;
     while ((status = gyre_talk_step(&visitor->talk, &record)) == 0 && record.kind == 0)
         if (!take_proof(watch, visitor))
@@ -166,19 +176,18 @@ int gyre_watch_open_visitors(struct gyre_watch *watch)
 {
     if (watch->is.joined->listener < 0)
         return 0;
-    watch->visitor = calloc(GYRE_WATCH_VISITORS, sizeof *watch->visitor);
+    watch->visitor = calloc(visitor_places(watch), sizeof *watch->visitor);
     if (watch->visitor == NULL)
         return -ENOMEM;
-    for (uint32_t i = 0; i < GYRE_WATCH_VISITORS; i++)
-        gyre_talk_open(&watch->visitor[i].talk, -1);
     return gyre_watch_listen(watch, watch->is.joined->listener, EPOLLIN, GYRE_WATCH_FROM_LISTENER,
                              0);
 }
 
 void gyre_watch_drop_visitors(struct gyre_watch *watch)
 {
-    for (uint32_t i = 0; watch->visitor != NULL && i < GYRE_WATCH_VISITORS; i++)
-        gyre_talk_close(&watch->visitor[i].talk);
+    for (uint32_t i = 0; watch->visitor != NULL && i < visitor_places(watch); i++)
+        if (watch->visitor[i].since != 0)
+            gyre_talk_close(&watch->visitor[i].talk);
     free(watch->visitor);
     watch->visitor = NULL;
 }

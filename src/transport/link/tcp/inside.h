@@ -62,6 +62,7 @@ struct gyre_tcp_socket {
     size_t ask_at;       /* with so much kept the kernel is asked what has been acknowledged */
     uint32_t number;     /* of the connection; 0 is the join's */
     bool away;           /* the connection broke, and waits to be made anew */
+    bool unmade;         /* away, and there has been none yet */
     bool told;           /* broken() has told of it */
     uint32_t fruitless;  /* breaks in a row without a byte between them */
     uint64_t away_since; /* the first poll since this break; 0: there was none */
@@ -153,8 +154,8 @@ extern const struct gyre_tcp_poller *const gyre_tcp_uring;
 /* The functions of a connection. None fails a pipe or calls a poller: a connection that breaks
  * notes its `status` and stays due. */
 
-/* Opens a connection. On failure `fd` stays the caller's. A renewable one may have broken by
- * now. */
+/* Opens a connection; `fd` -1: one that is yet to be made, by renew(). On failure `fd` stays the
+ * caller's. A renewable one may have broken by now. */
 int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *pipe,
                          struct gyre_stream *stream, int fd, bool renewable,
                          struct gyre_trouble *trouble);

@@ -97,13 +97,27 @@ static int begin_to_keep(struct gyre_tcp_socket *socket)
     return gyre_kept_init(&socket->kept, KEPT_FIRST, doublings);
 }
 
-int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *pipe,
-                         struct gyre_stream *stream, int fd, bool renewable,
-                         struct gyre_trouble *trouble)
+static void count_away(struct gyre_tcp_socket *socket, bool away)
 {
-    const uint32_t peer = pipe->end.peer;
-    *socket =
-        (struct gyre_tcp_socket){.pipe = pipe, .stream = stream, .fd = fd, .name = {"?", "?"}};
+    if (socket->away == away)
+        return;
+    socket->away = away;
+    socket->told = false;
+    socket->pipe->wire->away += away ? 1 : -1u;
+}
+
+/* Fails on a local socket, which has no delay. */
+static void turn_delay_off(int fd)
+{
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+}
+
+/* Sets up a socket that is there. */
+static int take_descriptor(struct gyre_tcp_socket *socket, bool renewable,
+                           struct gyre_trouble *trouble)
+{
+    const uint32_t peer = socket->pipe->end.peer;
+    const int fd = socket->fd;
     int status = look_at_ends(socket, fd);
     if (status == -ENOTCONN && renewable)
         status = 0;
@@ -114,11 +128,25 @@ int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *p
         return gyre_trouble_set(trouble, status,
                                 "tcp: descriptor %d for rank %u is no connected socket: %s", fd,
                                 peer, gyre_status_name(status));
-    /* Fails on a local socket, which has no delay. */
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    turn_delay_off(fd);
+    return 0;
+}
+
+int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *pipe,
+                         struct gyre_stream *stream, int fd, bool renewable,
+                         struct gyre_trouble *trouble)
+{
+    *socket =
+        (struct gyre_tcp_socket){.pipe = pipe, .stream = stream, .fd = fd, .name = {"?", "?"}};
+    int status = fd < 0 ? 0 : take_descriptor(socket, renewable, trouble);
+    if (status)
+        return status;
     if (renewable && begin_to_keep(socket))
         return gyre_trouble_set(trouble, -ENOMEM,
-                                "tcp: no memory to keep bytes for rank %u (ulimit -v)", peer);
+                                "tcp: no memory to keep bytes for rank %u (ulimit -v)",
+                                pipe->end.peer);
+    socket->unmade = fd < 0;
+    count_away(socket, fd < 0);
     return 0;
 }
 
@@ -154,15 +182,6 @@ static void hang_up(struct gyre_tcp_socket *socket)
     socket->fd = -1;
 }
 
-static void count_away(struct gyre_tcp_socket *socket, bool away)
-{
-    if (socket->away == away)
-        return;
-    socket->away = away;
-    socket->told = false;
-    socket->pipe->wire->away += away ? 1 : -1u;
-}
-
 static void count_replay(struct gyre_tcp_socket *socket, bool before)
 {
     bool replays = gyre_tcp_socket_replays(socket);
@@ -176,6 +195,7 @@ void gyre_tcp_socket_close(struct gyre_tcp_socket *socket)
     socket->blocked = false;
     unuse(socket, socket->posts); /* these posts only wait for their completions to be told */
     count_away(socket, false);
+    socket->unmade = false;
     if (gyre_tcp_socket_replays(socket))
         socket->pipe->wire->replays--;
     socket->sent = socket->kept.to;
@@ -450,12 +470,14 @@ void gyre_tcp_socket_renew(struct gyre_tcp_socket *socket, int fd, uint32_t numb
     socket->broke = 0;
     socket->hangup = socket->finished = socket->shut = false;
     socket->acknowledged = socket->stuck_since = 0;
+    turn_delay_off(fd);
     (void)look_at_ends(socket, fd);
     gyre_kept_forget(&socket->kept, received);
     socket->sent = received;
     socket->ask_at = ASK_BYTES;
     count_replay(socket, false);
     count_away(socket, false);
+    socket->unmade = false;
     gyre_tcp_socket_mark(socket, GYRE_TCP_READ | GYRE_TCP_WRITE);
 }
 

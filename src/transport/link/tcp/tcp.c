@@ -31,6 +31,9 @@
  *
  * Whatever waits for bytes waits on meanwhile. A peer that has died is found by the watch.
  *
+ * First use. A connection that is yet to be made (transport/link/on_demand.h) is away from the
+ * beginning, whether or not it can be made anew later. Its owner says how long to wait for it.
+ *
  * Tested by tests/link/tcp.c and tests/unit/transport/link/tcp. */
 #include "transport/link/tcp/inside.h"
 #include "transport/link/tcp/uring.h"
@@ -148,7 +151,9 @@ static void tcp_describe(const struct gyre_wire *wire, char *text, size_t size)
 static int undo_attach(struct gyre_tcp_pipe *pipe, int status)
 {
     for (int i = 0; i < pipe->sockets; i++) {
-        pipe->wire->poller->remove(&pipe->socket[i]);
+        pipe->wire->away -= pipe->socket[i].away;
+        if (pipe->socket[i].fd >= 0)
+            pipe->wire->poller->remove(&pipe->socket[i]);
         gyre_tcp_socket_unmark(&pipe->socket[i]);
         gyre_kept_deinit(&pipe->socket[i].kept);
     }
@@ -163,7 +168,7 @@ static int open_sockets(struct gyre_tcp_pipe *pipe, const struct gyre_channel *c
         struct gyre_tcp_socket *socket = &pipe->socket[i];
         int status = gyre_tcp_socket_open(socket, pipe, pipe->end.stream[i], channel->fd[i],
                                           channel->renewable, trouble);
-        if (!status)
+        if (!status && socket->fd >= 0)
             status = pipe->wire->poller->add(socket, trouble);
         if (status) {
             gyre_kept_deinit(&socket->kept);
@@ -423,8 +428,10 @@ static void part_or_fail(struct gyre_tcp_socket *socket)
 static struct gyre_tcp_socket *renewable_socket(struct gyre_pipe *end, int index)
 {
     struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)end;
-    bool there = !end->status && index >= 0 && index < pipe->sockets;
-    return there && pipe->socket[index].kept.ring ? &pipe->socket[index] : NULL;
+    if (end->status || index < 0 || index >= pipe->sockets)
+        return NULL;
+    struct gyre_tcp_socket *socket = &pipe->socket[index];
+    return socket->kept.ring || socket->unmade ? socket : NULL;
 }
 
 static bool tcp_broken(struct gyre_wire *handle, struct gyre_break *lost)
@@ -443,7 +450,8 @@ static bool tcp_broken(struct gyre_wire *handle, struct gyre_break *lost)
                                     .index = i,
                                     .number = socket->number,
                                     .fruitless = socket->fruitless,
-                                    .received = socket->received};
+                                    .received = socket->received,
+                                    .first = socket->unmade};
         return true;
     }
     return false;
@@ -496,6 +504,14 @@ static void log_renewal(const struct gyre_tcp_socket *socket, uint64_t again)
              socket->name[1], again);
 }
 
+static void log_first(const struct gyre_tcp_socket *socket)
+{
+    const struct gyre_tcp_pipe *pipe = socket->pipe;
+    gyre_log(GYRE_LOG_DEBUG, "connection %d of %d to rank %u is made at its first use, %s to %s",
+             (int)(socket - pipe->socket) + 1, pipe->sockets, pipe->end.peer, socket->name[0],
+             socket->name[1]);
+}
+
 static int tcp_renew(struct gyre_pipe *end, int index, int fd, uint32_t number, uint64_t received)
 {
     struct gyre_tcp_socket *socket = renewable_socket(end, index);
@@ -505,6 +521,7 @@ static int tcp_renew(struct gyre_pipe *end, int index, int fd, uint32_t number, 
         return -EALREADY;
     if (!gyre_kept_reaches(&socket->kept, received))
         return refuse_renewal(socket, received);
+    const bool first = socket->unmade;
     gyre_tcp_socket_renew(socket, fd, number, received);
     int status = socket->pipe->wire->poller->add(socket, &end->trouble);
     if (status) {
@@ -513,14 +530,31 @@ static int tcp_renew(struct gyre_pipe *end, int index, int fd, uint32_t number, 
         gyre_end_fail(end, status);
         return status;
     }
-    log_renewal(socket, socket->kept.to - received);
+    if (first)
+        log_first(socket);
+    else
+        log_renewal(socket, socket->kept.to - received);
     gyre_tcp_socket_push(socket);
     return 0;
 }
 
-static bool tcp_gone(struct gyre_pipe *end, int index)
+/* Fails a pipe of which no connection was made before its peer left. */
+static void leave_unmade(struct gyre_tcp_pipe *pipe)
+{
+    gyre_trouble_set(&pipe->end.trouble, GYRE_MISMATCH,
+                     "rank %u has left by gyre_finalize(), but rank %u still needs it",
+                     pipe->end.peer, pipe->end.rank);
+    close_sockets(pipe);
+    gyre_end_fail(&pipe->end, GYRE_MISMATCH);
+}
+
+static bool tcp_gone(struct gyre_pipe *end, int index, bool told)
 {
     struct gyre_tcp_socket *socket = renewable_socket(end, index);
+    if (socket && socket->unmade && told) {
+        leave_unmade((struct gyre_tcp_pipe *)end);
+        return true;
+    }
     if (!socket || !socket->away || !gyre_stream_said_bye(socket->stream) ||
         !gyre_stream_heard_bye(socket->stream))
         return false;
@@ -565,7 +599,7 @@ static void give_up_overdue(struct gyre_tcp_wire *wire, uint64_t now)
     LIST_FOREACH(pipe, &wire->pipes, in_wire)
     for (int i = 0; i < pipe->sockets && !pipe->end.status; i++) {
         struct gyre_tcp_socket *socket = &pipe->socket[i];
-        if (socket->away && is_overdue(socket, now, limit)) {
+        if (socket->away && !socket->unmade && is_overdue(socket, now, limit)) {
             socket->status = GYRE_PEER_LOST;
             fail_pipe(pipe, socket);
         }

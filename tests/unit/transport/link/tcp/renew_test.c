@@ -252,10 +252,10 @@ static void stale_words_change_nothing(void **state)
     assert_int_equal(tcp->part(pipe, -1, 9, &received), GYRE_INVALID);
     assert_int_equal(tcp->part(pipe, CONNECTIONS, 9, &received), GYRE_INVALID);
     assert_int_equal(tcp->renew(pipe, 0, -1, 2, 0), -EALREADY);
-    assert_false(tcp->gone(pipe, 0));
+    assert_false(tcp->gone(pipe, 0, false));
     assert_int_equal(tcp->state(pipe, NULL), 0);
     assert_int_equal(tcp->part(pipe, 0, 2, &received), 0);
-    assert_false(tcp->gone(pipe, 0)); /* goodbyes have not gone both ways */
+    assert_false(tcp->gone(pipe, 0, false)); /* goodbyes have not gone both ways */
     tcp_pair_close(&line.pair);
 }
 

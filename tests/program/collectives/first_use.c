@@ -1,4 +1,5 @@
-/* Nodes of more ranks than meet each other: links are made at their first use.
+/* Jobs of more ranks than link at once: links are made at their first use, over shared memory in a
+ * large node and over TCP between nodes.
  *
  * Small jobs whose limit is lower take every operation, messages from anyone, parts of the world,
  * and deaths; jobs of 96 and 256 ranks show that descriptors stay few.
@@ -10,11 +11,14 @@
 #include "rig/test.h"
 
 #include <dirent.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define ROOM            (1024u * 1024) /* of all memories each */
 #define DESCRIPTORS_MAX 64
@@ -120,6 +124,97 @@ static void every_operation_is_right(void **state)
     }
 }
 
+static void every_operation_over_tcp_is_right(void **state)
+{
+    static const char *const connections[] = {"1", "3"}, *const renewal[] = {"auto", "always"},
+                             *const security[] = {"none", "encrypt"};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct rig rig = {.n = 3 + 2 * i,
+                          .transport = "tcp",
+                          .poller = i % 2 ? "epoll" : NULL,
+                          .before = meet_two,
+                          .body = everything};
+        setenv("GYRE_TCP_CONNECTIONS", connections[i / 2], 1);
+        setenv("GYRE_TCP_RENEW", renewal[i % 2], 1);
+        setenv("GYRE_TCP_SECURITY", security[i % 2], 1);
+        assert_int_equal(rig_run(&rig, 120), 0);
+    }
+    unsetenv("GYRE_TCP_CONNECTIONS");
+    unsetenv("GYRE_TCP_RENEW");
+    unsetenv("GYRE_TCP_SECURITY");
+}
+
+/* -- both ends at once ------------------------------------------------------------------------- */
+
+/* How many connections this rank has to listeners of others, or others to its own, but the watch's
+ * to rank 0. */
+static int data_connections(void)
+{
+    const uint16_t root = (uint16_t)atoi(getenv("MASTER_PORT"));
+    int count = 0;
+    for (int fd = 3; fd < 256; fd++) {
+        struct sockaddr_in here, there;
+        socklen_t here_length = sizeof here, there_length = sizeof there;
+        if (!getsockname(fd, (struct sockaddr *)&here, &here_length) &&
+            !getpeername(fd, (struct sockaddr *)&there, &there_length))
+            count += here.sin_family == AF_INET && ntohs(here.sin_port) != root &&
+                     ntohs(there.sin_port) != root;
+    }
+    return count;
+}
+
+/* Waits until an attempt that came second has ended. */
+static void await_connections(int expected)
+{
+    const uint64_t limit = rig_now() + 60 * UINT64_C(1000000000) * (uint64_t)rig_slow();
+    int count;
+    while ((count = data_connections()) != expected) {
+        usleep(1000);
+        if (rig_now() > limit)
+            fail_msg("%d connections instead of %d", count, expected);
+    }
+}
+
+/* Each two ranks begin their link at one moment, each by a send and a receive. */
+static int all_at_once(struct gyre_comm *comm, struct rig *rig)
+{
+    int n = gyre_size(comm), rank = gyre_rank(comm);
+    int32_t out[16], in[16];
+    int bad = data_connections() != 0; /* nobody has begun a link */
+    rig->shared->ready++;
+    rig_until(&rig->shared->ready, n);
+    bad = bad || gyre_group_start(comm);
+    for (int peer = 0; peer < n && !bad; peer++) {
+        out[peer] = rank * 100 + peer;
+        if (peer != rank)
+            bad = gyre_send(comm, &out[peer], 1, GYRE_I32, peer) ||
+                  gyre_recv(comm, &in[peer], 1, GYRE_I32, peer);
+    }
+    bad = bad || gyre_group_end(comm);
+    for (int peer = 0; peer < n && !bad; peer++)
+        bad = peer != rank && in[peer] != peer * 100 + rank;
+    bad = rig_check(!bad, comm, "words to and from everybody") || gyre_barrier(comm);
+    if (!bad)
+        await_connections(n - 1);
+    rig->shared->flag++; /* nobody leaves while another one counts */
+    rig_until(&rig->shared->flag, n);
+    return gyre_finalize(comm) || bad;
+}
+
+static void both_ends_may_begin(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct rig rig = {.n = 9,
+                          .transport = "tcp",
+                          .poller = i % 2 ? "epoll" : NULL,
+                          .before = meet_two,
+                          .body = all_at_once};
+        assert_int_equal(rig_run(&rig, 120), 0);
+    }
+}
+
 static void large_nodes_work_together(void **state)
 {
     struct rig rig = {.n = 8, .per_node = 4, .before = meet_two, .body = everything};
@@ -170,12 +265,12 @@ static void ring_tree_doubling_and_knomial_are_right(void **state)
 {
     static const char *const algorithms[] = {"ring", "tree", "doubling", "knomial"};
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         struct rig rig = {.n = in_haste() ? 66 : 96,
-                          .transport = "shm",
-                          .algorithm = algorithms[i],
+                          .transport = i % 2 ? "tcp" : "shm",
+                          .algorithm = algorithms[i / 2],
                           .body = sums};
-        assert_int_equal(rig_run(&rig, 120), 0);
+        assert_int_equal(rig_run(&rig, 180), 0);
     }
 }
 
@@ -209,9 +304,10 @@ static int sum_until_loss(struct gyre_comm *comm, struct rig *rig)
 
 /* All others tell who died, and go on without it. The dead time is longer than the test waits, so
  * only the end of the process can tell. */
-static void lose(int n, int per_node, int victim)
+static void lose(int n, const char *transport, int per_node, int victim)
 {
     struct rig rig = {.n = n,
+                      .transport = transport,
                       .per_node = per_node,
                       .dead_ms = 600000,
                       .before = meet_two,
@@ -234,16 +330,20 @@ static void lose(int n, int per_node, int victim)
 static void a_death_is_told_and_the_others_go_on(void **state)
 {
     (void)state;
-    lose(5, 0, 3);
-    lose(5, 0, 0); /* the rank that all others have met */
-    lose(6, 3, 3); /* the lowest of the other node */
-    lose(6, 3, 5);
+    lose(5, NULL, 0, 3);
+    lose(5, NULL, 0, 0); /* the rank that all others have met */
+    lose(6, NULL, 3, 3); /* the lowest of the other node */
+    lose(6, NULL, 3, 5);
+    lose(5, "tcp", 0, 0);
+    lose(5, "tcp", 0, 4);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operation_is_right),
+        cmocka_unit_test(every_operation_over_tcp_is_right),
+        cmocka_unit_test(both_ends_may_begin),
         cmocka_unit_test(large_nodes_work_together),
         cmocka_unit_test(a_large_node_and_a_small_one_work_together),
         cmocka_unit_test(ring_tree_doubling_and_knomial_are_right),
