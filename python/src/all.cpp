@@ -9,6 +9,7 @@
 #include "messages.cpp"
 #include "module.cpp"
 #include "reduction.cpp"
+#include "sparse.cpp"
 #include "store.cpp"
 #include "task.cpp"
 #include "tensors.cpp"

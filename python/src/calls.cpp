@@ -13,7 +13,9 @@ WorkRef Group::allreduce(Tensors &tensors, const c10d::AllreduceOptions &options
 {
     Operation operation = {"all_reduce", "gyre:all_reduce", OpType::ALLREDUCE, options.asyncOp,
                            options.timeout};
-    const at::Tensor &tensor = only(operation.call, tensors);
+    at::Tensor &tensor = only(operation.call, tensors);
+    if (tensor.layout() == at::kSparse)
+        return all_reduce_sparse(operation, tensor, options.reduceOp);
     const Buffer buffer = Buffer(operation.call, tensor).filled();
     const Reduction reduction(operation.call, *communicator_, options.reduceOp, tensor);
     operation.at_once = reduction.holds();

@@ -89,6 +89,9 @@ class Group final : public c10d::Backend
     WorkRef recvAnysource(Tensors &tensors, int tag) override;
     void monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_ranks) override;
 
+    /* -- sparse.cpp: tensors of indices and values -- */
+    WorkRef allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &options) override;
+
     /* -- group.cpp: the group itself -- */
     const std::string getBackendName() const override;
     c10::intrusive_ptr<Options> getBackendOptions() override;
@@ -116,6 +119,11 @@ class Group final : public c10d::Backend
     WorkRef finish_start(const Operation &operation, std::shared_ptr<Task> task);
     WorkRef new_work(const Operation &operation, std::shared_ptr<Task> task);
     std::chrono::milliseconds limit_of(const Operation &operation) const;
+    WorkRef all_reduce_sparse(Operation &operation, at::Tensor &tensor,
+                              const c10d::ReduceOp &reduction);
+    at::Tensor sum_of_entries(const char *call, const at::Tensor &entries);
+    at::Tensor gather_rows(const char *call, const at::Tensor &rows,
+                           const std::vector<int64_t> &counts);
     std::vector<int> await_arrivals(std::chrono::milliseconds timeout, bool all);
     void release_all();
     void arrive(std::chrono::milliseconds timeout);
