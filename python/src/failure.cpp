@@ -30,7 +30,9 @@ void give_up(const std::string &call, const std::string &why)
 
 void fail(const std::string &call, int status, const std::string &story)
 {
-    const std::string name = gyre_status_name(status);
+    std::string name = gyre_status_name(status);
+    if (status == GYRE_TIMED_OUT)
+        name = "Timed out (" + name + ")"; /* programs look for torch's word */
     const std::string what = story.empty() ? name : name + ": " + story;
     if (status == GYRE_INVALID)
         refuse(call, what);

@@ -157,7 +157,8 @@ void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_
     if (missing.empty())
         return release_all();
     const std::string why =
-        c10::str("[Rank 0]: ", missing.size() == 1 ? "Rank " : "Ranks ", c10::Join(", ", missing),
+        c10::str(timeout.count() > 0 ? "" : "Rank 0 timed out in monitoredBarrier after 0 ms; ",
+                 "[Rank 0]: ", missing.size() == 1 ? "Rank " : "Ranks ", c10::Join(", ", missing),
                  " failed to pass monitoredBarrier in ", timeout.count(), " ms");
     communicator_->give_up(why);
     give_up("monitored_barrier", why);
