@@ -49,20 +49,58 @@ def a_future_fails():
     rig.run(lose_with_future, 3, lost=(1,))
 
 
-def differ(rank, size, how):
-    tensor = torch.ones(10 + rank * (how == "shape"),
-                        dtype=torch.float64 if how == "dtype" and rank else torch.float32)
-    op = dist.ReduceOp.MAX if how == "op" and rank else dist.ReduceOp.SUM
-    call = dist.broadcast if how == "call" and rank else None
-    step = (lambda: call(tensor, src=0)) if call else (lambda: dist.all_reduce(tensor, op))
-    words = {"shape": ["10", "11"], "dtype": ["f32", "f64"], "op": ["sum", "max"],
-             "call": ["all_reduce", "broadcast"]}[how]
+def differ(rank, size, how, asynchronous):
+    """One rank's call is unlike the other's: both are told, and what differs is named."""
+    other, root = rank == size - 1, rank == 0
+    ones, flat = torch.ones(10), torch.ones(10 * size)
+    longer = torch.ones(10 + other)
+    doubles = torch.ones(10, dtype=torch.float64 if other else torch.float32)
+    op = dist.ReduceOp.MAX if other else dist.ReduceOp.SUM
+    calls = {
+        "shape": (["10", "11"], lambda **a: dist.all_reduce(longer, **a)),
+        "dtype": (["f32", "f64"], lambda **a: dist.all_reduce(doubles, **a)),
+        "op": (["sum", "max"], lambda **a: dist.all_reduce(ones, op, **a)),
+        "call": (["all_reduce", "broadcast"],
+                 lambda **a: dist.broadcast(ones, 0, **a) if other else dist.all_reduce(ones, **a)),
+        "barrier": (["all_reduce", "barrier"],
+                    lambda **a: dist.barrier(**a) if other else dist.all_reduce(ones, **a)),
+        "root": (["from rank 0", "from rank 1"], lambda **a: dist.broadcast(ones, int(other), **a)),
+        "gathered": (["10", "11"], lambda **a: dist.all_gather_into_tensor(
+            torch.empty(size * (10 + other)), longer, **a)),
+        "scattered": (["sum", "max"],
+                      lambda **a: dist.reduce_scatter_tensor(ones, flat, op, **a)),
+        "reduced": (["10", "11"], lambda **a: dist.reduce(longer, 0, **a)),
+        "list": (["10", "11"], lambda **a: dist.gather(
+            longer, [torch.empty(10)] * size if root else None, 0, **a)),
+        "splits": (["rank"], lambda **a: dist.all_to_all_single(
+            torch.empty(10 + other), torch.ones(10 + other),
+            [10 - size + 1 + other] + [1] * (size - 1), [10 - size + 1 + other] + [1] * (size - 1),
+            **a)),
+        "sparse": (["all_reduce", "all_gather"],
+                   lambda **a: dist.all_reduce(ones.to_sparse() if other else ones, **a)),
+    }
+    words, call = calls[how]
+
+    def step():
+        if asynchronous:
+            call(async_op=True).wait()
+        else:
+            call()
+        dist.barrier()  # a root that has only sent is told by its next call
+
     rig.raises(dist.DistBackendError, ["GYRE_MISMATCH", *words], step)
 
 
 def ranks_that_differ():
-    for how in ("shape", "dtype", "op", "call"):
-        rig.run(differ, 2, how)
+    wrong = []
+    for how in ("shape", "dtype", "op", "call", "barrier", "root", "gathered", "scattered",
+                "reduced", "list", "splits", "sparse"):
+        for asynchronous in (False, True):
+            try:
+                rig.run(differ, 2 + asynchronous, how, asynchronous)
+            except AssertionError as error:
+                wrong.append(f"{how}, async_op={asynchronous}: {error}")
+    assert not wrong, "\n".join(wrong)
 
 
 def go_by_exception(rank, size):
