@@ -2,52 +2,44 @@
 
     suite.py [--backend gloo] [--ranks N] [--out FILE] [NAMES]
 
-Most of them ask for gloo by its name. So the name stands for Gyre here: what is registered as
-"gloo" makes a group of Gyre, and each case that gloo passes can judge it. Prints a line for each
-case, and how many passed, were skipped and failed. Not a part of suite torch, for it takes an hour
-on two cores; tests/program/torch/README.md has its table."""
+The tests name the backends that they are for, and skip those that they do not know. Here they know
+Gyre: what they run for gloo, and what they run for MPI only, they run for Gyre (distributed_suite).
+What they skip even so needs accelerators, is switched off by torch for every backend, or wants
+another number of ranks.
+
+Prints a line for each case, and how many passed, were skipped and failed. Not a part of suite
+torch, for it takes an hour on two cores; tests/program/torch/README.md has its table."""
 
 import argparse
 import os
 import sys
-import tempfile
 import unittest
 
 WORDS = argparse.ArgumentParser()
 WORDS.add_argument("--backend", default="gyre")
-WORDS.add_argument("--ranks", default="2")
+WORDS.add_argument("--ranks", default="2", type=int)
 WORDS.add_argument("--out", default="/dev/stdout")
 WORDS.add_argument("names", nargs="*")
 CHOICE = WORDS.parse_args()
 
-os.environ.update(BACKEND="gloo", WORLD_SIZE=CHOICE.ranks, MASTER_ADDR="127.0.0.1",
-                  TEMP_DIR=tempfile.mkdtemp(prefix="gyre-torch-suite-"))
-os.environ.setdefault("DISTRIBUTED_TESTS_DEFAULT_TIMEOUT", "60")
+import distributed_suite
 
-import torch
-import torch.distributed as dist
-from torch.testing._internal.distributed import distributed_test
-
-torch.set_num_threads(1)
-if CHOICE.backend != "gloo":
-    dist.Backend._plugins["GLOO"] = dist.Backend._plugins[CHOICE.backend.upper()]
-    distributed_test.PROFILING_SUPPORTED_BACKENDS.remove("gloo")  # events have Gyre's name
-    distributed_test.SEND_RECV_PROFILING_SUPPORTED_BACKENDS.remove("gloo")
+Suite = distributed_suite.load(CHOICE.backend, CHOICE.ranks)
 
 
-class Suite(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
-    def setUp(self):
-        super().setUp()
-        self._start_processes(torch.multiprocessing.get_context("fork").Process)
+def reason_in(text):
+    """The line that says what went wrong: the last one that names an error, or simply the last."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if "Error: " in line]
+    return ((errors or lines)[-1:] or [""])[0][:300]
 
 
 class Lines(unittest.TextTestResult):
-    """One line for each case: its name, its end, and the last line of what is told."""
+    """One line for each case: its name, its end, and why."""
 
     def tell(self, test, end, text=""):
-        last = (text.strip().splitlines() or [""])[-1][:200]
         with open(CHOICE.out, "a") as out:
-            print(test._testMethodName, end, last, sep="\t", file=out, flush=True)
+            print(test._testMethodName, end, reason_in(text), sep="\t", file=out, flush=True)
 
     def addSuccess(self, test):
         super().addSuccess(test)
