@@ -37,6 +37,7 @@ def _join(options, _backend_options):
         size=options.group_size,
         name=options.group_id or "default",
         timeout=options.timeout,
+        formed=not getattr(options, "enable_reconfigure", False),
     )
 
 

@@ -6,6 +6,7 @@
 #include "failure.cpp"
 #include "group.cpp"
 #include "lists.cpp"
+#include "members.cpp"
 #include "messages.cpp"
 #include "module.cpp"
 #include "reduction.cpp"

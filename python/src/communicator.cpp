@@ -55,6 +55,7 @@ static int milliseconds(std::chrono::milliseconds time)
 
 std::shared_ptr<Communicator> Communicator::join(const c10::intrusive_ptr<c10d::Store> &store,
                                                  int rank, int size, const std::string &name,
+                                                 std::chrono::milliseconds patience,
                                                  std::chrono::milliseconds timeout)
 {
     MeetingPlace place(store);
@@ -64,7 +65,8 @@ std::shared_ptr<Communicator> Communicator::join(const c10::intrusive_ptr<c10d::
     options.world = size;
     options.job = name.c_str();
     options.store = place.table();
-    options.join_timeout_ms = options.timeout_ms = milliseconds(timeout);
+    options.join_timeout_ms = milliseconds(patience);
+    options.timeout_ms = milliseconds(timeout);
     count_forks();
     const int status = gyre_init(&comm, &options);
     if (status)
@@ -74,9 +76,15 @@ std::shared_ptr<Communicator> Communicator::join(const c10::intrusive_ptr<c10d::
     return std::shared_ptr<Communicator>(new Communicator(comm, name, timeout));
 }
 
+std::shared_ptr<Communicator> Communicator::unformed(const std::string &name,
+                                                     std::chrono::milliseconds timeout)
+{
+    return std::shared_ptr<Communicator>(new Communicator(nullptr, name, timeout));
+}
+
 Communicator::Communicator(gyre_comm *comm, std::string name, std::chrono::milliseconds timeout)
     : comm_(comm), name_(std::move(name)), timeout_(timeout),
-      generation_(generation.load(std::memory_order_relaxed))
+      generation_(generation.load(std::memory_order_relaxed)), closed_(!comm), ended_(!comm)
 {
     const std::lock_guard<std::mutex> hold(living().lock);
     living().all.insert(this);
@@ -87,6 +95,9 @@ Communicator::Communicator(gyre_comm *comm, std::string name, std::chrono::milli
 Communicator::Use::Use(Communicator &communicator, const char *call)
     : held_(communicator.use_), comm_(communicator.comm_)
 {
+    if (!comm_)
+        gyre_torch::give_up(call, "group \"" + communicator.name_ +
+                                      "\" has no ranks yet: reconfigure() makes them");
     if (communicator.closed_)
         gyre_torch::give_up(call, "group \"" + communicator.name_ + "\" has been destroyed");
 }

@@ -25,11 +25,17 @@ namespace gyre_torch
 class Communicator : public std::enable_shared_from_this<Communicator>
 {
   public:
-    /* Meets the other ranks in the store. Throws what gyre_init() tells, and what the store has
-     * thrown. */
+    /* Meets the other ranks in the store, and waits for them at most for `patience`. Throws what
+     * gyre_init() tells, and what the store has thrown. `timeout` limits each operation. */
     static std::shared_ptr<Communicator> join(const c10::intrusive_ptr<c10d::Store> &store,
                                               int rank, int size, const std::string &name,
+                                              std::chrono::milliseconds patience,
                                               std::chrono::milliseconds timeout);
+
+    /* One without ranks, which nobody can use. */
+    static std::shared_ptr<Communicator> unformed(const std::string &name,
+                                                  std::chrono::milliseconds timeout);
+
     ~Communicator();
     Communicator(const Communicator &) = delete;
     Communicator &operator=(const Communicator &) = delete;
@@ -50,6 +56,11 @@ class Communicator : public std::enable_shared_from_this<Communicator>
         std::shared_lock<std::shared_mutex> held_;
         gyre_comm *comm_;
     };
+
+    bool formed() const
+    {
+        return comm_ != nullptr;
+    }
 
     const std::string &name() const
     {
@@ -98,7 +109,7 @@ class Communicator : public std::enable_shared_from_this<Communicator>
     void finalize();
     void release(void *memory);
 
-    gyre_comm *const comm_;
+    gyre_comm *const comm_; /* null: unformed, and so closed from the beginning */
     const std::string name_;
     const std::chrono::milliseconds timeout_;
     const int generation_; /* of the process, counted by forks */

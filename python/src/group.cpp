@@ -12,8 +12,10 @@ namespace gyre_torch
 static constexpr const char *NAME = "gyre";
 
 Group::Group(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-             const std::string &name, std::chrono::milliseconds timeout)
-    : Backend(rank, size), communicator_(Communicator::join(store, rank, size, name, timeout)),
+             const std::string &name, std::chrono::milliseconds timeout, bool formed)
+    : Backend(rank, size), store_(store),
+      communicator_(formed ? Communicator::join(store, rank, size, name, timeout, timeout)
+                           : Communicator::unformed(name, timeout)),
       completion_(std::make_shared<Completion>()),
       options_(c10::make_intrusive<Options>(NAME, timeout)), timeout_(timeout)
 {
@@ -135,7 +137,7 @@ c10::intrusive_ptr<c10d::Backend> Group::split(const c10::intrusive_ptr<c10d::St
         return nullptr;
     return c10::make_intrusive<Group>(store, static_cast<int>(place - ranks.begin()),
                                       static_cast<int>(ranks.size()), options->group_name,
-                                      options->timeout);
+                                      options->timeout, true);
 }
 
 /* -- memory ------------------------------------------------------------------------------------ */

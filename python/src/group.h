@@ -15,6 +15,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <atomic>
+#include <set>
 #include <thread>
 
 namespace gyre_torch
@@ -40,8 +41,9 @@ struct Operation {
 class Group final : public c10d::Backend
 {
   public:
+    /* A group that is not `formed` has no ranks until reconfigure() names them. */
     Group(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const std::string &name,
-          std::chrono::milliseconds timeout);
+          std::chrono::milliseconds timeout, bool formed);
     ~Group() override;
 
     /* -- calls.cpp: one tensor on each side -- */
@@ -92,6 +94,17 @@ class Group final : public c10d::Backend
     /* -- sparse.cpp: tensors of indices and values -- */
     WorkRef allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &options) override;
 
+    /* -- members.cpp: ranks that change; not beside other calls -- */
+    bool supportsShrinking() const override;
+    c10::intrusive_ptr<Backend> shrink(const std::vector<int64_t> &excluded, int flags,
+                                       const c10::intrusive_ptr<Options> &options) override;
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+    bool supportsReconfigure() const override;
+    bool isInitialized() override;
+    c10d::ReconfigureHandle get_reconfigure_handle() const override;
+    WorkRef reconfigure(const c10d::ReconfigureOptions &options) override;
+#endif
+
     /* -- group.cpp: the group itself -- */
     const std::string getBackendName() const override;
     c10::intrusive_ptr<Options> getBackendOptions() override;
@@ -131,13 +144,18 @@ class Group final : public c10d::Backend
     void check_count(const char *call, size_t given) const;
     void check_root(const char *call, int64_t root) const;
 
-    const std::shared_ptr<Communicator> communicator_;
-    const std::shared_ptr<Completion> completion_;
+    const c10::intrusive_ptr<c10d::Store> store_; /* where the ranks meet */
+    std::shared_ptr<Communicator> communicator_;
+    std::shared_ptr<Completion> completion_;
     const c10::intrusive_ptr<Options> options_;
     std::atomic<std::chrono::milliseconds> timeout_;
     std::atomic<uint64_t> sequence_{0};
     std::atomic<std::thread::id> coalescer_{}; /* the thread whose calls are collected */
     std::shared_ptr<Task> coalesced_;          /* what it has collected: used by it alone */
+    int shrinks_ = 0;
+    std::set<int64_t> uuids_; /* of the calls of reconfigure() so far */
+    mutable std::mutex handle_lock_;
+    mutable std::string handle_; /* under handle_lock_; empty: nobody has asked for it */
 };
 
 } // namespace gyre_torch
