@@ -166,14 +166,18 @@ void Communicator::release(void *memory)
 {
     if (forked())
         return;
-    const std::unique_lock<std::shared_mutex> alone(use_);
+    std::shared_lock<std::shared_mutex> beside(use_);
     if (!ended_)
         gyre_free(comm_, memory);
     std::unique_lock<std::mutex> hold(memory_);
     const bool last = --tensors_ == 0;
     hold.unlock();
-    if (last && closed_)
-        finalize();
+    const bool ends = last && closed_;
+    beside.unlock();
+    if (!ends)
+        return;
+    const std::unique_lock<std::shared_mutex> alone(use_); /* closed, so no call is under way */
+    finalize();
 }
 
 /* -- its end ----------------------------------------------------------------------------------- */

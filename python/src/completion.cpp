@@ -61,14 +61,16 @@ bool Completion::serve(const std::shared_ptr<Task> &task, std::chrono::milliseco
     return !handed_over;
 }
 
-/* False: this thread watches no more. */
+/* False: this thread watches no more. It lets go of tasks without the lock, because their tensors
+ * may need Python's, which a thread may have that waits for this one. */
 bool Completion::look(std::unique_lock<std::mutex> &hold)
 {
-    const std::deque<std::shared_ptr<Task>> tasks = tasks_;
+    std::deque<std::shared_ptr<Task>> tasks = tasks_;
     bool watches = true;
     hold.unlock();
     for (size_t i = 0; watches && i < tasks.size(); i++)
         watches = serve(tasks[i], i == 0 ? LOOK_AGAIN : AT_ONCE);
+    tasks.clear();
     hold.lock();
     return watches;
 }

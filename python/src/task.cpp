@@ -29,7 +29,7 @@ std::exception_ptr Task::outcome(int status)
     }
 }
 
-/* Tells those who asked, without the lock, for what they do may ask in turn. */
+/* Gives the lock up, and tells those who asked: what they do may ask in turn. */
 void Task::tell(std::unique_lock<std::mutex> &hold)
 {
     const c10::intrusive_ptr<c10::ivalue::Future> future = future_;
@@ -41,15 +41,15 @@ void Task::tell(std::unique_lock<std::mutex> &hold)
         future->setError(failure_);
     else if (future)
         future->markCompleted(c10::IValue(outputs));
-    hold.lock();
 }
 
+/* Gives the lock up. The last reference to a tensor may need Python's lock, which a thread may have
+ * that waits for this one, so tensors are let go after it. */
 void Task::finish(std::exception_ptr failure, std::unique_lock<std::mutex> &hold)
 {
+    const std::vector<Buffer> used = std::move(read), made = std::move(written);
     failure_ = std::move(failure);
     handles.clear();
-    read.clear();
-    written.clear();
     taken_ = false;
     ended_ = true;
     changed_.notify_all();
