@@ -1,6 +1,7 @@
 """torch's own tests of backends, as its wheel ships them, over Gyre or over gloo.
 
     suite.py [--backend gloo] [--ranks N] [--out FILE] [NAMES]
+    suite.py --autograd [--backend gloo] [--out FILE] [NAMES]       DDP under distributed autograd
 
 The tests name the backends that they are for, and skip those that they do not know. Here they know
 Gyre: what they run for gloo, and what they run for MPI only, they run for Gyre (distributed_suite).
@@ -16,15 +17,21 @@ import sys
 import unittest
 
 WORDS = argparse.ArgumentParser()
+WORDS.add_argument("--autograd", action="store_true")
 WORDS.add_argument("--backend", default="gyre")
 WORDS.add_argument("--ranks", default="2", type=int)
 WORDS.add_argument("--out", default="/dev/stdout")
 WORDS.add_argument("names", nargs="*")
 CHOICE = WORDS.parse_args()
 
-import distributed_suite
+if CHOICE.autograd:
+    import autograd_suite
 
-Suite = distributed_suite.load(CHOICE.backend, CHOICE.ranks)
+    SUITES = autograd_suite.load(CHOICE.backend)
+else:
+    import distributed_suite
+
+    SUITES = [distributed_suite.load(CHOICE.backend, CHOICE.ranks)]
 
 
 def reason_in(text):
@@ -58,8 +65,9 @@ class Lines(unittest.TextTestResult):
 
 def main():
     loader = unittest.TestLoader()
-    names = CHOICE.names or loader.getTestCaseNames(Suite)
-    cases = unittest.TestSuite(Suite(name) for name in names)
+    cases = unittest.TestSuite(
+        suite(name) for suite in SUITES for name in loader.getTestCaseNames(suite)
+        if name in (CHOICE.names or [name]))
     result = unittest.TextTestRunner(resultclass=Lines, stream=open(os.devnull, "w")).run(cases)
     failed = len(result.errors) + len(result.failures)
     print(f"{result.testsRun - failed - len(result.skipped)} passed, {failed} failed, "
