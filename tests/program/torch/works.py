@@ -147,31 +147,6 @@ def python_is_not_held():
     rig.run(python_runs_meanwhile, 2)
 
 
-def stay_flat(rank, size):
-    """Memory does not grow with the number of calls."""
-
-    def pages():
-        return int(open("/proc/self/statm").read().split()[1])
-
-    tensor = torch.ones(16)
-
-    def calls(number):
-        for _ in range(number):
-            dist.all_reduce(tensor)
-            dist.all_reduce(tensor, async_op=True).wait()
-            dist.all_reduce(tensor, async_op=True).get_future().wait()
-
-    number = int(os.environ.get("GYRE_TEST_CALLS") or 1000)
-    calls(number)  # until the allocator has what it wants
-    before = pages()
-    calls(number)
-    assert pages() - before < 256, f"{pages() - before} pages more"
-
-
-def memory_stays_flat():
-    rig.run(stay_flat, 2)
-
-
 if __name__ == "__main__":
     rig.main(futures, futures_within_futures, futures_in_another_order, dropped, limits, threads,
-             python_is_not_held, memory_stays_flat)
+             python_is_not_held)
