@@ -23,6 +23,7 @@
 static const uint64_t found[] = {
     983,   /* an all_to_all_v ended unnoticed, and its rank, which computed, seemed to wait in it */
     28729, /* who receives from any rank was not told of a broken link */
+    264737, /* a message that came with its sender's goodbye was lost with the connection */
     147563, /* of several peers, any was named for the one that had left */
 };
 

@@ -212,9 +212,20 @@ static void read_from_world(struct sim_pipe *pipe)
             break_pipe(pipe, status);
         }
     } while (bytes > 0 && !pipe->end.status);
-    if (!pipe->end.status && !gyre_end_parted(&pipe->end) && gyre_sim_end_over(pipe->line)) {
+    if (!pipe->end.status && !gyre_end_has_left(&pipe->end) && gyre_sim_end_over(pipe->line)) {
         break_pipe(pipe, GYRE_PEER_LOST);
     }
+}
+
+/* Writes, or drops what nobody reads: the peer said goodbye and has gone. */
+static size_t write_vectors(struct sim_pipe *pipe, const struct iovec *iov, int count)
+{
+    size_t bytes = 0;
+    if (!gyre_sim_end_over(pipe->line))
+        return gyre_sim_end_write(pipe->line, iov, count);
+    for (int i = 0; i < count; i++)
+        bytes += iov[i].iov_len;
+    return bytes;
 }
 
 static void write_to_world(struct sim_pipe *pipe)
@@ -223,7 +234,7 @@ static void write_to_world(struct sim_pipe *pipe)
     size_t bytes;
     do {
         int count = gyre_stream_gather(pipe->end.stream[0], iov, VECTORS);
-        bytes = count > 0 ? gyre_sim_end_write(pipe->line, iov, count) : 0;
+        bytes = count > 0 ? write_vectors(pipe, iov, count) : 0;
         gyre_stream_wrote(pipe->end.stream[0], bytes);
         pipe->wire->moved += bytes;
     } while (bytes > 0);

@@ -50,6 +50,7 @@ struct gyre_tcp_socket {
     bool hangup;    /* the peer has closed or the connection broke: read on to the end */
     bool finished;  /* read to its orderly end */
     bool shut;      /* this side's BYE is out, and this side is closed */
+    bool unread;    /* the peer said goodbye and has gone: what is written goes nowhere */
     /* The poller's operation moves bytes in this direction, and nothing else may. */
     bool flying_out;
     bool flying_in;
@@ -169,7 +170,7 @@ bool gyre_tcp_socket_part(struct gyre_tcp_socket *socket);
 void gyre_tcp_socket_renew(struct gyre_tcp_socket *socket, int fd, uint32_t number,
                            uint64_t received);
 
-/* Ends a wait for a new connection that is not needed: all has gone both ways. */
+/* Ends a wait for a new connection that is not needed: the peer has said goodbye, and has gone. */
 void gyre_tcp_socket_rest(struct gyre_tcp_socket *socket);
 
 /* Whether kept bytes have to be sent before the stream's. */
@@ -201,6 +202,9 @@ bool gyre_tcp_socket_send_now(struct gyre_tcp_socket *socket, const struct gyre_
                               const void *data, uint64_t length);
 int gyre_tcp_socket_recv_now(struct gyre_tcp_socket *socket, const struct gyre_match *match,
                              void *data, uint64_t length);
+
+/* Whether an errno says that the connection broke, and not this machine's means to use it. */
+bool gyre_tcp_is_break(int error);
 
 /* Take the result of a transfer, plain or in flight: bytes or -errno. `iov` is what gather() gave.
  * False: nothing more moves in that direction now. */

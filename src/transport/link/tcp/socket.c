@@ -221,7 +221,7 @@ void gyre_tcp_socket_unmark(struct gyre_tcp_socket *socket)
 int gyre_tcp_socket_harvest(struct gyre_tcp_socket *socket, struct gyre_completion *out, int max)
 {
     int got = gyre_stream_complete(socket->stream, out, max);
-    if (socket->fd >= 0 || socket->away)
+    if (socket->fd >= 0 || socket->away || socket->unread)
         unuse(socket, (uint32_t)got);
     return got;
 }
@@ -299,8 +299,23 @@ static void took(struct gyre_tcp_socket *socket, const struct iovec *iov, int co
         count_replay(socket, true);
         return;
     }
-    keep(socket, iov, count, bytes);
+    if (!socket->unread)
+        keep(socket, iov, count, bytes);
     gyre_stream_wrote(socket->stream, bytes);
+}
+
+bool gyre_tcp_is_break(int error)
+{
+    return error == ECONNRESET || error == EPIPE || error == ECONNABORTED || error == ENOTCONN;
+}
+
+/* The peer has gone. After its goodbye that is no failure: what it said is here, and what this end
+ * still says, credit and a goodbye, moves like any bytes, to nobody. */
+static void stop_transmitting(struct gyre_tcp_socket *socket)
+{
+    gyre_tcp_socket_block(socket, false);
+    socket->unread = true;
+    gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE | GYRE_TCP_HARVEST);
 }
 
 bool gyre_tcp_socket_wrote(struct gyre_tcp_socket *socket, const struct iovec *iov, int count,
@@ -309,6 +324,11 @@ bool gyre_tcp_socket_wrote(struct gyre_tcp_socket *socket, const struct iovec *i
     if (result == -EAGAIN) {
         gyre_tcp_socket_block(socket, true);
         return false;
+    }
+    if (gyre_tcp_is_break((int)-result) && !socket->kept.ring &&
+        gyre_stream_heard_bye(socket->stream)) {
+        stop_transmitting(socket);
+        return true;
     }
     if (result < 0 && !passes(result))
         return broken_by(socket, (int)-result);
@@ -368,7 +388,8 @@ static bool write_next(struct gyre_tcp_socket *socket, int vectors, size_t *move
     int count = gyre_tcp_socket_gather(socket, iov, vectors);
     if (!count)
         return false;
-    ssize_t result = transmit(socket->fd, iov, count);
+    ssize_t result =
+        socket->unread ? (ssize_t)sum_lengths(iov, count) : transmit(socket->fd, iov, count);
     bool more = gyre_tcp_socket_wrote(socket, iov, count, result);
     if (more && result > 0 && (size_t)result < sum_lengths(iov, count))
         gyre_tcp_socket_block(socket, true);
@@ -378,7 +399,8 @@ static bool write_next(struct gyre_tcp_socket *socket, int vectors, size_t *move
 
 static bool can_write(const struct gyre_tcp_socket *socket)
 {
-    return !socket->flying_out && !socket->blocked && !socket->status && socket->fd >= 0;
+    return !socket->flying_out && !socket->blocked && !socket->status &&
+           (socket->fd >= 0 || socket->unread);
 }
 
 void gyre_tcp_socket_push(struct gyre_tcp_socket *socket)
@@ -484,9 +506,9 @@ void gyre_tcp_socket_renew(struct gyre_tcp_socket *socket, int fd, uint32_t numb
 void gyre_tcp_socket_rest(struct gyre_tcp_socket *socket)
 {
     gyre_kept_forget(&socket->kept, socket->kept.to);
-    unuse(socket, socket->posts);
     count_away(socket, false);
     socket->finished = true;
+    stop_transmitting(socket);
 }
 
 static bool is_closed(const struct gyre_tcp_socket *socket)

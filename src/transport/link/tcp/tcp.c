@@ -405,10 +405,8 @@ static int tcp_bye(struct gyre_pipe *end)
  * path has carried nothing for long. */
 static bool may_be_renewed(const struct gyre_tcp_socket *socket)
 {
-    const int error = socket->broke;
     return socket->kept.ring && socket->status == GYRE_PEER_LOST &&
-           (error == 0 || error == ECONNRESET || error == EPIPE || error == ECONNABORTED ||
-            error == ENOTCONN);
+           (socket->broke == 0 || gyre_tcp_is_break(socket->broke));
 }
 
 /* Leaves a connection that broke. The pipe fails where it cannot be made anew. */
@@ -555,8 +553,7 @@ static bool tcp_gone(struct gyre_pipe *end, int index, bool told)
         leave_unmade((struct gyre_tcp_pipe *)end);
         return true;
     }
-    if (!socket || !socket->away || !gyre_stream_said_bye(socket->stream) ||
-        !gyre_stream_heard_bye(socket->stream))
+    if (!socket || !socket->away || !gyre_stream_heard_bye(socket->stream))
         return false;
     gyre_tcp_socket_rest(socket);
     return true;
@@ -615,7 +612,7 @@ static void move_socket(struct gyre_tcp_socket *socket, unsigned due)
     if (!carried && due & GYRE_TCP_READ)
         gyre_tcp_socket_pull(socket);
     gyre_tcp_socket_push(socket); /* a frame that was read may need an answer */
-    if (poller->carry && (carried || socket->blocked) && !socket->status)
+    if (poller->carry && (carried || socket->blocked) && !socket->status && !socket->unread)
         poller->carry(socket);
 }
 
@@ -623,7 +620,8 @@ static int serve_socket(struct gyre_tcp_socket *socket, struct gyre_completion *
 {
     unsigned due = socket->due;
     gyre_tcp_socket_unmark(socket);
-    if (socket->fd >= 0 && !socket->status && due & (GYRE_TCP_READ | GYRE_TCP_WRITE))
+    bool moves = socket->fd >= 0 || socket->unread;
+    if (moves && !socket->status && due & (GYRE_TCP_READ | GYRE_TCP_WRITE))
         move_socket(socket, due);
     if (socket->status && socket->fd >= 0)
         part_or_fail(socket);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "link/resets.h"
+#include "transport/link/end.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -255,7 +256,7 @@ static void stale_words_change_nothing(void **state)
     assert_false(tcp->gone(pipe, 0, false));
     assert_int_equal(tcp->state(pipe, NULL), 0);
     assert_int_equal(tcp->part(pipe, 0, 2, &received), 0);
-    assert_false(tcp->gone(pipe, 0, false)); /* goodbyes have not gone both ways */
+    assert_false(tcp->gone(pipe, 0, false)); /* the peer has not said goodbye */
     tcp_pair_close(&line.pair);
 }
 
@@ -301,6 +302,37 @@ static void a_goodbye_counts_when_it_has_arrived(void **state)
     tcp_pair_close(&line.pair);
 }
 
+/* The peer sent a message, said goodbye and ended, and its connection was reset. The message is
+ * received, and this end parts. */
+static void a_peer_that_left_has_said_all(void **state)
+{
+    unsigned char in[1000], *out = pattern(sizeof in, 1);
+    struct tally tally[2] = {{0}};
+    const struct gyre_match name = match(1, 0);
+    struct line line;
+    open_line(&line, *state, false);
+    struct gyre_pipe *const *pipe[2] = {line.pair.pipe[0], line.pair.pipe[1]};
+    assert_int_equal(tcp->send(*pipe[1], &name, out, sizeof in, 1), 0);
+    for (long polls = 0; !gyre_end_has_left(*pipe[0]); polls++) {
+        assert_true(polls < POLLS_MOST);
+        assert_int_equal(tcp->bye(*pipe[1]), GYRE_AGAIN);
+        poll_side(&line.pair, 1, &tally[1]);
+        poll_side(&line.pair, 0, &tally[0]);
+    }
+    assert_true(reset_connection(line.fd[0][0]));
+    assert_int_equal(tcp->part(*pipe[0], 0, 1, &(uint64_t){0}), 0);
+    assert_true(tcp->gone(*pipe[0], 0, false));
+    assert_int_equal(tcp->recv(*pipe[0], &name, in, sizeof in, 2), 0);
+    for (long polls = 0; tally[0].done < 1 || tcp->bye(*pipe[0]); polls++) {
+        assert_true(polls < POLLS_MOST);
+        poll_side(&line.pair, 0, &tally[0]);
+    }
+    assert_int_equal(tally[0].failed, 0);
+    assert_memory_equal(in, out, sizeof in);
+    free(out);
+    tcp_pair_close(&line.pair);
+}
+
 int main(void)
 {
     int bad = 0;
@@ -317,6 +349,7 @@ int main(void)
             cmocka_unit_test_prestate(connections_that_break_at_once_are_given_up, how),
             cmocka_unit_test_prestate(stale_words_change_nothing, how),
             cmocka_unit_test_prestate(a_goodbye_counts_when_it_has_arrived, how),
+            cmocka_unit_test_prestate(a_peer_that_left_has_said_all, how),
         };
         print_message("%s, %s\n", mode[i].poller, gyre_seal_word(mode[i].security));
         bad += cmocka_run_group_tests(tests, NULL, NULL);
