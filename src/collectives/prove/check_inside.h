@@ -1,6 +1,7 @@
 /* The checker's inside, for its files only:
  *
- *     check.c         the entry: round by round, then the end
+ *     check.c         the entry: all of a proof
+ *     proof.c         round by round, then the end
  *     check_form.c    the form of a round
  *     check_move.c    the values that a round moves
  *     check_end.c     the results of a schedule
