@@ -44,8 +44,10 @@ usage: ./do WORD [ARGUMENTS]
   install [--prefix FOLDER]
                         install library, headers, tool and pages (set DESTDIR to stage them)
   package               make Debian packages of library, headers and tool, in build-package/
-  packages [ci | torch] install what building (and continuous integration) needs; or fetch PyTorch,
-                        3 GB, into ~/.cache/gyre/torch for suite torch
+  packages [ci | torch | browser]
+                        install what building (and continuous integration) needs; or fetch PyTorch,
+                        3 GB, into ~/.cache/gyre/torch for suite torch; or install Chromium, and
+                        fetch Selenium into ~/.cache/gyre/browser, for program/cli/page
   ci                    all that a change must pass: compilers, sanitizers, coverage
   clean                 remove build folders
 
@@ -160,6 +162,14 @@ xz-utils command -v xz
 END
 }
 
+needs_browser() {
+    cat <<'END'
+chromium command -v chromium
+chromium-driver command -v chromedriver
+python3-venv python3 -c "import ensurepip"
+END
+}
+
 missing() {
     while read -r package probe; do
         eval "$probe" >/dev/null 2>&1 || printf '%s ' "$package"
@@ -233,6 +243,19 @@ provide_torch() {
     quietly "pip could not fetch PyTorch" "$place/bin/pip" install --no-cache-dir torch numpy \
         setuptools wheel ninja expecttest
     say "PyTorch is in $place: $(du -sh "$place" | cut -f 1)"
+}
+
+# Debian's Chromium, and Selenium from PyPI beside the tree, for the test of `gyre show --html`.
+provide_browser() {
+    place=${XDG_CACHE_HOME:-$HOME/.cache}/gyre/browser
+    provide browser
+    if ! "$place/bin/python" -c 'import selenium' 2>/dev/null; then
+        mkdir -p "$(dirname "$place")"
+        quietly "python3 could not make $place (Debian: python3-venv)" python3 -m venv "$place"
+        quietly "pip could not fetch Selenium" "$place/bin/python" -m pip install --no-cache-dir \
+            selenium
+    fi
+    say "Selenium is in $place: $(du -sh "$place" | cut -f 1)"
 }
 
 # --- building -------------------------------------------------------------------------------------
@@ -669,7 +692,8 @@ packages)
     case ${1-build} in
     build | ci) provide "${1-build}" ;;
     torch) provide_torch ;;
-    *) refuse "no packages for" "$1" build ci torch ;;
+    browser) provide_browser ;;
+    *) refuse "no packages for" "$1" build ci torch browser ;;
     esac
     ;;
 ci) exec .ci/run "$@" ;;

@@ -44,9 +44,11 @@ cli/doctor/hosts         base knobs cli/doctor cli/doctor/checks launch transpor
                          transport/join/place.h transport/net
 cli/inspect              base cli checkpoint data data/files data/safetensors
 cli/predict              base cli data/files trained
-cli/show                 base knobs cli collectives/algorithms/table.h collectives/choose
-                         collectives/prove collectives/schedule collectives/kernels/reduce.h
-                         collectives/plan/shape.h transport/link/words.h
+cli/show                 base knobs cli cli/show/page collectives/algorithms/table.h
+                         collectives/choose collectives/prove collectives/schedule
+                         collectives/kernels/reduce.h collectives/plan/shape.h data/files
+                         transport/link/words.h
+cli/show/page            base collectives/prove collectives/schedule
 cli/train                base base/machine cli launch report train
 cli/tune                 base base/disk base/machine cli collectives/algorithms/table.h
                          collectives/choose collectives/schedule data/files

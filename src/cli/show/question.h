@@ -21,6 +21,8 @@ enum {
     JSON,
     RUN,
     CHECK,
+    HTML,
+    BESIDE,
     IN_PLACE,
     HELP,
     FLAGS
@@ -31,6 +33,7 @@ extern const struct gyre_flag gyre_show_flags[FLAGS];
 struct gyre_show_question {
     const char *word[FLAGS]; /* what was given */
     const struct gyre_algorithm *algorithm;
+    const struct gyre_algorithm *beside; /* of --beside, or NULL */
     struct gyre_slice slice;
     struct gyre_print_ranks ranks;
     struct gyre_layout *layout;                                      /* of --nodes */
@@ -49,5 +52,8 @@ int gyre_show_check(const struct gyre_show_question *question, struct gyre_troub
 /* --run: plays the schedule, prints every buffer after every round, and compares the end with what
  * it should be. */
 int gyre_show_run(const struct gyre_show_question *question, struct gyre_trouble *trouble);
+
+/* --html: writes the page that plays the schedule, and the one of --beside, in a browser. */
+int gyre_show_html(const struct gyre_show_question *question, struct gyre_trouble *trouble);
 
 #endif

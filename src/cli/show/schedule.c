@@ -67,6 +67,7 @@ static void print_schedule_help(void)
         printf("  %-18s%s\n", (*it)->name, (*it)->summary);
     puts("\nexample: gyre show all_reduce --algo ring -n 5 --run\n"
          "         gyre show all_gather --counts 3,0,5 --run\n"
+         "         gyre show all_reduce --algo ring --beside doubling -n 8 --html ring.html\n"
          "         gyre show all_reduce --check");
 }
 
@@ -89,6 +90,8 @@ static int answer_schedule(const struct gyre_show_question *q, struct gyre_troub
     int status;
     if (q->word[CHECK] != NULL)
         return gyre_show_check(q, trouble);
+    if (q->word[HTML] != NULL)
+        return gyre_show_html(q, trouble);
     if (q->word[RUN] != NULL)
         status = gyre_show_run(q, trouble);
     else if (q->word[JSON] != NULL)

@@ -4,6 +4,7 @@
 
 #include "base/env.h"
 #include "base/size.h"
+#include "cli/show/page/page.h"
 #include "collectives/algorithms/table.h"
 #include "collectives/schedule/layout.h"
 
@@ -27,40 +28,59 @@ const struct gyre_flag gyre_show_flags[FLAGS] = {
     [JSON] = {"json", 0, NULL, "print JSON instead of a table"},
     [RUN] = {"run", 0, NULL, "play it on small numbers, with every buffer after every round"},
     [CHECK] = {"check", 0, NULL, "prove it, for 1 to 16 ranks unless --ranks or --nodes is given"},
+    [HTML] = {"html", 0, "FILE", "write a page that plays it in a browser; -: standard output"},
+    [BESIDE] = {"beside", 0, "NAME", "with --html: play this algorithm beside the first"},
     [IN_PLACE] = {"in-place", 0, NULL, "with --run: INPUT and OUTPUT are one memory"},
     [HELP] = {"help", 'h', NULL, "this page"},
 };
 
-static int find_algorithm(struct gyre_show_question *q, struct gyre_trouble *trouble)
+/* The algorithm that --algo or --beside names. */
+static int find_algorithm(const struct gyre_show_question *q, int flag,
+                          const struct gyre_algorithm **algorithm, struct gyre_trouble *trouble)
 {
     const char *names[ALGORITHMS_MAX];
+    char name[32];
     int count = 0, index;
     for (; gyre_algorithms[count] != NULL && count < ALGORITHMS_MAX; count++)
         names[count] = gyre_algorithms[count]->name;
-    int status = gyre_parse_word("--algo", q->word[ALGO], names, count, &index, trouble);
+    snprintf(name, sizeof name, "--%s", gyre_show_flags[flag].name);
+    int status = gyre_parse_word(name, q->word[flag], names, count, &index, trouble);
     if (status == 0)
-        q->algorithm = gyre_algorithms[index];
+        *algorithm = gyre_algorithms[index];
     return status;
+}
+
+static int check_builds(const struct gyre_algorithm *algorithm, const char *flag,
+                        const struct gyre_slice *s, struct gyre_trouble *trouble)
+{
+    if ((algorithm->verbs >> s->verb & 1) == 0)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "%s %s does not build %s", flag,
+                                algorithm->name, gyre_verb_word[s->verb]);
+    if (!gyre_algorithm_builds(algorithm, s))
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "%s %s does not build %s for these ranks and blocks", flag,
+                                algorithm->name, gyre_verb_word[s->verb]);
+    return 0;
 }
 
 /* The one that was named, or the first that builds it. */
 static int settle_algorithm(struct gyre_show_question *q, struct gyre_trouble *trouble)
 {
     const struct gyre_slice *s = &q->slice;
-    int status = q->word[ALGO] != NULL ? find_algorithm(q, trouble) : 0;
+    int status = q->word[ALGO] != NULL ? find_algorithm(q, ALGO, &q->algorithm, trouble) : 0;
     for (int i = 0; status == 0 && q->algorithm == NULL && gyre_algorithms[i] != NULL; i++)
         if (gyre_algorithm_builds(gyre_algorithms[i], s))
             q->algorithm = gyre_algorithms[i];
-    if (status != 0)
-        return status;
-    if (q->algorithm == NULL || (q->algorithm->verbs >> s->verb & 1) == 0)
-        return gyre_trouble_set(trouble, GYRE_INVALID, "--algo %s does not build %s", q->word[ALGO],
+    if (status == 0 && q->algorithm == NULL)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "no algorithm builds this %s",
                                 gyre_verb_word[s->verb]);
-    if (!gyre_algorithm_builds(q->algorithm, s))
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "--algo %s does not build %s for these ranks and blocks",
-                                q->algorithm->name, gyre_verb_word[s->verb]);
-    return 0;
+    if (status == 0)
+        status = check_builds(q->algorithm, "--algo", s, trouble);
+    if (status == 0 && q->word[BESIDE] != NULL)
+        status = find_algorithm(q, BESIDE, &q->beside, trouble);
+    if (status == 0 && q->beside != NULL)
+        status = check_builds(q->beside, "--beside", s, trouble);
+    return status;
 }
 
 /* A number between `least` and `most`; *out stays where the flag was not given. */
@@ -200,7 +220,7 @@ static int settle_size(struct gyre_show_question *q, struct gyre_trouble *troubl
 
 static int settle_check(const struct gyre_show_question *q, struct gyre_trouble *trouble)
 {
-    static const int others[] = {COUNT, COUNTS, ROOT, RANK, JSON, RUN, IN_PLACE};
+    static const int others[] = {COUNT, COUNTS, ROOT, RANK, JSON, RUN, IN_PLACE, HTML, BESIDE};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (q->word[others[i]] != NULL)
             return gyre_trouble_set(trouble, GYRE_INVALID,
@@ -212,11 +232,34 @@ static int settle_check(const struct gyre_show_question *q, struct gyre_trouble 
     return 0;
 }
 
+static int settle_html(const struct gyre_show_question *q, struct gyre_trouble *trouble)
+{
+    static const int others[] = {RANK, JSON, RUN};
+    if (q->word[HTML] == NULL)
+        return q->word[BESIDE] == NULL
+                   ? 0
+                   : gyre_trouble_set(trouble, GYRE_INVALID,
+                                      "--beside %s: two algorithms are played on a page, so it "
+                                      "goes with --html",
+                                      q->word[BESIDE]);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (q->word[others[i]] != NULL)
+            return gyre_trouble_set(trouble, GYRE_INVALID,
+                                    "--html plays all ranks on a page: leave out --%s",
+                                    gyre_show_flags[others[i]].name);
+    if (q->slice.n > GYRE_PAGE_RANKS_MAX)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "--html draws at most %d ranks, not %u",
+                                GYRE_PAGE_RANKS_MAX, q->slice.n);
+    return 0;
+}
+
 static int settle_form(struct gyre_show_question *q, struct gyre_trouble *trouble)
 {
     bool told = q->slice.verb == GYRE_VERB_ALL_TO_ALL;
     if (q->word[CHECK] != NULL)
         return settle_check(q, trouble);
+    if (settle_html(q, trouble) != 0)
+        return GYRE_INVALID;
     q->slice.in_place = told && q->word[IN_PLACE] != NULL;
     if (q->word[RUN] == NULL && q->word[IN_PLACE] != NULL && !told)
         return gyre_trouble_set(trouble, GYRE_INVALID,

@@ -2,6 +2,7 @@
 #include "rig/launch_rig.h"
 #include "rig/test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,13 @@ static const struct wrong wrongs[] = {
     {{"all_reduce", "--check", "-c", "4"},
      "--check proves every root and count: leave out --count"},
     {{"all_reduce", "--check", "-n", "65"}, "--check proves at most 64 ranks, not 65"},
+    {{"all_reduce", "--html", "x", "--json"}, "--html plays all ranks on a page: leave out --json"},
+    {{"all_reduce", "--html", "x", "--rank", "1"}, "leave out --rank"},
+    {{"all_reduce", "--html", "x", "--check"}, "leave out --html"},
+    {{"all_reduce", "--html", "x", "-n", "65"}, "--html draws at most 64 ranks, not 65"},
+    {{"all_reduce", "--html", "-", "--beside", "rign"}, "--beside is \"rign\""},
+    {{"gather", "--html", "-", "--beside", "ring"}, "--beside ring does not build gather"},
+    {{"all_reduce", "--beside", "ring"}, "so it goes with --html"},
     {{"all_reduce", "--in-place"}, "it goes with --run"},
     {{"all_gather", "--run", "-n", "9", "-c", "8"}, "at most 64 of each, not 72 of 9"},
     {{"gather", "--algo", "ring"}, "--algo ring does not build gather"},
@@ -254,6 +262,52 @@ static void every_verb_plays_to_the_end(void **state)
         " |", "the root holds the blocks of all");
 }
 
+static void expect_page(const char *const words[], const char *const parts[])
+{
+    rig_run(&rig, NULL, words);
+    assert_int_equal(rig.code, 0);
+    assert_string_equal(rig.err_text, "");
+    assert_ptr_equal(strstr(rig.out_text, "<!doctype html>"), rig.out_text);
+    assert_true(rig_has(rig_last_line(rig.out_text), "</html>"));
+    for (; *parts; parts++)
+        assert_true(rig_has(rig.out_text, *parts));
+    rig_end(&rig);
+}
+
+/* The data of the page; tests/program/cli/page.py looks at it in a browser. */
+static void a_page_has_the_proof(void **state)
+{
+    (void)state;
+    expect_page(
+        (const char *const[]){"show", "all_reduce", "-a", "ring", "-n", "2", "--html", "-", NULL},
+        (const char *const[]){
+            "{\"kind\":\"REDUCE\",\"buffer\":\"OUTPUT\",\"offset\":0,\"length\":16,"
+            "\"sources\":[[\"SCRATCH\",0],[\"INPUT\",0]],\"final\":true,"
+            "\"holds\":[[0,16,2]],\"numbers\":[300,302,304,306]}",
+            "\"values\":[[[0,1]],[[1,2]],[[0,2]],[[0,2]]]", "\"defect\":null}]</script>", NULL});
+    expect_page((const char *const[]){"show", "all_reduce", "-a", "tree", "--beside", "chain",
+                                      "--html", "-", NULL},
+                (const char *const[]){"\"algorithm\":\"tree\"", "\"algorithm\":\"chain\"", NULL});
+    expect_page(
+        (const char *const[]){"show", "broadcast", "-a", "tree", "-n", "17", "--html", "-", NULL},
+        (const char *const[]){"\"input\":null", NULL});
+}
+
+static void a_page_is_a_file(void **state)
+{
+    char path[512];
+    (void)state;
+    snprintf(path, sizeof path, "%s/page.html", rig_folder());
+    rig_run(&rig, NULL, (const char *const[]){"show", "gather", "-n", "3", "--html", path, NULL});
+    rig_expect(&rig, 0, "");
+    assert_true(rig_has(rig.out_text, "page.html: gather by direct, 3 ranks, "));
+    rig_end(&rig);
+    assert_int_equal(remove(path), 0);
+    rig_run(&rig, NULL, (const char *const[]){"show", "gather", "--html", "/nowhere/page", NULL});
+    rig_expect(&rig, 1, "/nowhere/page: cannot create a file beside it");
+    rig_end(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +320,8 @@ int main(void)
         cmocka_unit_test(choices_are_shown),
         cmocka_unit_test(samples_are_shown),
         cmocka_unit_test(every_verb_plays_to_the_end),
+        cmocka_unit_test(a_page_has_the_proof),
+        cmocka_unit_test(a_page_is_a_file),
     };
     return cmocka_run_group_tests_name("gyre show", tests, NULL, NULL);
 }
