@@ -242,6 +242,20 @@ int gyre_domain_ask(struct gyre_domain *domain, const char *configuration,
     return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "nobody takes simulated newcomers in");
 }
 
+bool gyre_domain_is_newcomer(const struct gyre_domain *domain)
+{
+    (void)domain;
+    return false;
+}
+
+int gyre_domain_open_at(struct gyre_domain *domain, const struct gyre_options *options,
+                        struct gyre_trouble *trouble)
+{
+    (void)domain;
+    (void)options;
+    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "simulated ranks take no newcomers in");
+}
+
 int gyre_domain_open_room(struct gyre_domain *domain, const char *configuration,
                           struct gyre_trouble *trouble)
 {
