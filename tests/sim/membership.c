@@ -3,7 +3,7 @@
  *
  *     sim_membership [--seeds N] [--seed FIRST] [--replay SEED] [--jobs N] [--plain]
  *
- * Seed 0 is no drawing but a job written by hand. A seed that fails is printed with what is wrong
+ * Seeds 0 to 7 are no drawings but jobs written by hand. A seed that fails is printed with what is wrong
  * and with the smallest scenario that still fails; --replay runs one seed with a log of its events,
  * and --plain prints no smaller scenario. The last lines count what was played: from 800 seeds on
  * every kind of fault has to be among it. Exit: 0: nothing is wrong. */
@@ -22,7 +22,7 @@ struct words {
 
 /* What the shares have played, in memory of all. */
 static struct tally {
-    uint64_t jobs, views, shrunk, played[FAULT_KINDS];
+    uint64_t jobs, views, shrunk, grown, played[FAULT_KINDS];
 } * tally;
 
 static void tell(struct scenario *scenario, struct world *world, bool plain)
@@ -58,6 +58,7 @@ static void count(struct tally *mine, const struct world *world)
     mine->jobs++;
     mine->views += world->views;
     mine->shrunk += world->views > 0;
+    mine->grown += world->grown > 0;
     for (int kind = 0; kind < FAULT_KINDS; kind++)
         mine->played[kind] += world->played[kind];
 }
@@ -86,6 +87,7 @@ static struct tally add_up(uint64_t shares)
         all.jobs += one->jobs;
         all.views += one->views;
         all.shrunk += one->shrunk;
+        all.grown += one->grown;
         for (int kind = 0; kind < FAULT_KINDS; kind++)
             all.played[kind] += one->played[kind];
     }
@@ -97,8 +99,9 @@ static bool print_tally(const struct words *words)
 {
     const struct tally all = add_up(words->jobs);
     bool complete = true;
-    printf("%llu jobs, %llu of them shrank, %llu views; played:", (unsigned long long)all.jobs,
-           (unsigned long long)all.shrunk, (unsigned long long)all.views);
+    printf("%llu jobs, %llu of them agreed anew, %llu took newcomers in, %llu views; played:",
+           (unsigned long long)all.jobs, (unsigned long long)all.shrunk,
+           (unsigned long long)all.grown, (unsigned long long)all.views);
     for (int kind = 0; kind < FAULT_KINDS; kind++) {
         printf("%s %llu %s", kind ? "," : "", (unsigned long long)all.played[kind],
                fault_name((enum fault_kind)kind));

@@ -13,118 +13,140 @@ static uint32_t root_of(const struct member *member)
     return root;
 }
 
-static bool takes_part(const struct world *world, uint32_t seat, uint32_t other)
+static bool takes_part(const struct member *member, uint32_t seat)
 {
-    return other != seat && world->member[seat].next[other] == GYRE_STANDS;
+    return seat != member->is.seat && member->next[seat] == GYRE_STANDS;
 }
 
-void begin_join(struct world *world, uint32_t seat)
+/* Closes the connections that do not serve the join. */
+static void keep_company(struct world *world, uint32_t process, uint32_t root)
 {
-    struct member *member = &world->member[seat];
-    uint32_t root = root_of(member);
+    struct member *member = &world->member[process];
+    const bool is_root = member->is.seat == root;
+    uint32_t company = is_root ? processes_of(member, member->next) : 0;
+    for (uint32_t seat = 0; seat < SEATS; seat++)
+        if (is_root || seat != root)
+            hang_up_dial(world, process, &member->dial[seat]);
+    for (uint32_t other = 0; other < world->is->processes; other++)
+        if (!(company >> other & 1))
+            hang_up_guest(world, process, other);
+}
+
+void begin_join(struct world *world, uint32_t process)
+{
+    struct member *member = &world->member[process];
     member->life = JOINS;
     member->since = world->now;
     member->said_done = false;
     memset(member->done, 0, sizeof member->done);
-    for (uint32_t other = 0; other < world->is->n; other++) {
-        if (seat == root || other != root)
-            hang_up(world, seat, other, true);
-        if (seat != root || !takes_part(world, seat, other))
-            hang_up(world, seat, other, false);
-    }
+    keep_company(world, process, root_of(member));
     gyre_membership_destroy(member->agreement);
     member->agreement = NULL;
-    turn_join(world, seat);
+    turn_join(world, process);
 }
 
-static void fail_join(struct world *world, uint32_t seat)
+/* A newcomer asks again, a member gathers. */
+static void fail_join(struct world *world, uint32_t process)
 {
-    log_line(world, "seat %u fails to join epoch %u", seat, world->member[seat].is.seen);
-    for (uint32_t other = 0; other < world->is->n; other++) {
-        hang_up(world, seat, other, true);
-        hang_up(world, seat, other, false);
-    }
-    begin_gathering(world, seat);
+    const struct member *member = &world->member[process];
+    log_line(world, "process %u fails to join epoch %u", process, member->is.seen);
+    hang_up_all(world, process);
+    if (member->is.epoch)
+        begin_gathering(world, process);
+    else
+        begin_to_ask(world, process);
 }
 
 /* Whether this member meets all others of the view now. */
-static bool meets_all(const struct world *world, uint32_t seat)
+static bool meets_all(const struct world *world, uint32_t process)
 {
-    const struct member *member = &world->member[seat];
+    const struct member *member = &world->member[process];
     uint64_t until;
-    for (uint32_t other = 0; other < world->is->n; other++) {
+    for (uint32_t seat = 0; seat < SEATS; seat++) {
+        const uint32_t other = process_at(member->address[seat]);
         const struct member *peer = &world->member[other];
-        if (!takes_part(world, seat, other))
+        if (!takes_part(member, seat))
             continue;
         bool there = (peer->life == JOINS && peer->is.seen == member->is.seen) ||
                      (peer->life == RUNS && peer->is.epoch == member->is.seen);
-        if (!there || are_apart(world, seat, other) || is_stopped(world, other, &until))
+        if (!there || peer->is.seat != seat || are_apart(world, process, other) ||
+            is_stopped(world, other, &until))
             return false;
     }
     return true;
 }
 
-static void complete_join(struct world *world, uint32_t seat)
+static void complete_join(struct world *world, uint32_t process)
 {
-    struct member *member = &world->member[seat];
+    struct member *member = &world->member[process];
     uint32_t before = member->is.epoch;
     gyre_members_complete(&member->is);
     member->life = RUNS;
     member->run_at = world->now;
     memset(member->suspected, 0, sizeof member->suspected);
-    for (uint32_t other = 0; other < world->is->n; other++)
-        member->heard_at[other] = world->now;
-    log_line(world, "seat %u completes epoch %u of %#x", seat, member->is.epoch,
-             seats_of(member->standing, world->is->n));
+    for (uint32_t seat = 0; seat < SEATS; seat++)
+        member->heard_at[seat] = world->now;
+    log_line(world, "process %u completes epoch %u of %#x", process, member->is.epoch,
+             seats_of(member->standing));
+    world->grown += !before;
     if (member->is.epoch <= before)
-        set_wrong(world, "seat %u goes from epoch %u back to %u", seat, before, member->is.epoch);
-    check_completion(world, seat);
+        set_wrong(world, "process %u goes from epoch %u back to %u", process, before,
+                  member->is.epoch);
+    check_completion(world, process);
 }
 
-static bool all_done(const struct world *world, uint32_t seat)
+static bool all_done(const struct member *member)
 {
-    for (uint32_t other = 0; other < world->is->n; other++)
-        if (takes_part(world, seat, other) && !world->member[seat].done[other])
+    for (uint32_t seat = 0; seat < SEATS; seat++)
+        if (takes_part(member, seat) && !member->done[process_at(member->address[seat])])
             return false;
     return true;
 }
 
-static void let_all_go(struct world *world, uint32_t seat)
+/* What rank 0 has said last may arrive before what it said first, which is lost with its host: so
+ * the order is any. */
+static void let_all_go(struct world *world, uint32_t process)
 {
-    struct member *member = &world->member[seat];
-    for (uint32_t other = 0; other < world->is->n; other++) {
-        if (!takes_part(world, seat, other))
+    struct member *member = &world->member[process];
+    const uint32_t seats = gyre_members_next_seat(member->next, SEATS);
+    const uint32_t first = (uint32_t)gyre_rng_below(&world->rng, seats);
+    for (uint32_t i = 0; i < seats; i++) {
+        const uint32_t seat = (first + i) % seats;
+        const uint32_t other = process_at(member->address[seat]);
+        if (!takes_part(member, seat))
             continue;
         if (world->fuse >= 0 && world->fuse-- == 0) {
             world->played[FUSE]++;
-            end_member(world, seat);
+            end_member(world, process);
             return;
         }
-        send_event(world, GO, seat, other, false, member->guest[other].serial, NULL);
+        send_event(world, GO, process, other, false, member->guest[other].serial, NULL);
     }
-    complete_join(world, seat);
+    complete_join(world, process);
 }
 
-void turn_join(struct world *world, uint32_t seat)
+void turn_join(struct world *world, uint32_t process)
 {
-    struct member *member = &world->member[seat];
-    uint32_t root = root_of(member);
-    if (!member->said_done && meets_all(world, seat)) {
+    struct member *member = &world->member[process];
+    const uint32_t root = root_of(member);
+    const bool is_root = member->is.seat == root;
+    if (!member->said_done && meets_all(world, process)) {
         member->said_done = true;
-        if (seat != root)
-            send_event(world, DONE, seat, root, true, member->dial[root].serial, NULL);
+        if (!is_root)
+            send_event(world, DONE, process, process_at(member->address[root]), true,
+                       member->dial[root].serial, NULL);
     }
-    if (seat == root && member->said_done && all_done(world, seat))
-        let_all_go(world, seat);
-    else if (world->now - member->since > (seat == root ? PHASE : PHASE + PHASE / 2))
-        fail_join(world, seat);
+    if (is_root && member->said_done && all_done(member))
+        let_all_go(world, process);
+    else if (world->now - member->since > (is_root ? PHASE : PHASE + PHASE / 2))
+        fail_join(world, process);
 }
 
 void hear_join(struct world *world, const struct event *event)
 {
     struct member *member = &world->member[event->to];
     const struct end *end =
-        event->dialed ? &member->guest[event->from] : &member->dial[event->from];
+        event->dialed ? &member->guest[event->from] : &member->dial[root_of(member)];
     if (event->kind == SYN) { /* its listener is the join's, which takes no member */
         send_event(world, HUNG_UP, event->to, event->from, false, event->serial, NULL);
         return;

@@ -99,8 +99,8 @@ static void begin_world(struct world *world)
 {
     const struct scenario *is = world->is;
     world->quiet_at = GYRE_SECOND;
-    for (uint32_t seat = 0; seat < is->n; seat++)
-        begin_member(world, seat);
+    for (uint32_t process = 0; process < is->processes; process++)
+        begin_member(world, process);
     for (uint32_t i = 0; i < is->faults; i++) {
         const struct fault *fault = &is->fault[i];
         uint64_t last = fault->until == NEVER ? fault->at : fault->until;
@@ -125,9 +125,9 @@ bool play_scenario(const struct scenario *scenario, FILE *log, struct world *wor
         else
             take(world, &event);
     }
-    for (uint32_t seat = 0; seat < scenario->n; seat++) {
-        gyre_membership_destroy(world->member[seat].agreement);
-        free(world->member[seat].is.at);
+    for (uint32_t process = 0; process < scenario->processes; process++) {
+        gyre_membership_destroy(world->member[process].agreement);
+        free(world->member[process].is.at);
     }
     free(world->queue);
     return world->wrong[0] != '\0';
