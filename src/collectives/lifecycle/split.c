@@ -17,7 +17,8 @@
  * under the same id, is in use. So operations are not counted from 1 again but go on from the
  * furthest that any rank of the child has been under its id. Then a late state is only behind.
  *
- * Tested by tests/program/collectives/split.c. */
+ * Tested by tests/program/collectives/split.c and, where a rank is lost, by
+ * tests/program/failures/split.c. */
 #include "collectives/lifecycle/split.h"
 
 #include "base/log.h"

@@ -19,6 +19,7 @@ struct plan {
     int goal;            /* all end when so many sum, with the process that came last */
     bool keeps;          /* nobody is lost, so members keep their ranks */
     int dies_in_grow;    /* a rank that ends where it would call gyre_grow(), once somebody waits */
+    int ends_in_grow;    /* the same, by gyre_finalize(); 0: none does */
     const char *setting; /* NAME=VALUE that only newcomers have */
     int join_timeout_ms; /* of newcomers; 0: the default */
     int most;            /* newcomers that members take in at once */
@@ -61,9 +62,16 @@ static int grow_or_go_on(struct gyre_comm **comm, struct rig *rig, int status)
         rig->shared->ready = waiting;
     if (!status && gyre_rank(*comm) == plan->dies_in_grow && rig->shared->ready)
         raise(SIGKILL);
+    if (!status && plan->ends_in_grow && gyre_rank(*comm) == plan->ends_in_grow &&
+        rig->shared->ready && !rig->shared->status[plan->ends_in_grow]) {
+        rig->shared->status[plan->ends_in_grow] = 1; /* not who has the rank later */
+        gyre_finalize(*comm);
+        *comm = NULL;
+        return 0;
+    }
     if (!status)
         status = gyre_grow(*comm, waiting, &next);
-    if (status == GYRE_PEER_LOST)
+    if (status == GYRE_PEER_LOST || (status == GYRE_MISMATCH && plan->ends_in_grow))
         status = gyre_shrink(*comm, &next);
     if (status || !next)
         return status;
@@ -88,6 +96,8 @@ static int take_part(struct gyre_comm *comm, struct rig *rig, int me, uint64_t s
         if (!status && gyre_size(comm) == plan->goal && last)
             break;
         status = grow_or_go_on(&comm, rig, status);
+        if (!comm)
+            return 0;
         if (status) {
             fprintf(stderr, "process %d: %s: %s\n", me, gyre_status_name(status), gyre_error(NULL));
             return 1;
@@ -260,6 +270,40 @@ static void one_dies_on_the_way(void **state)
     }
 }
 
+/* -- calls that differ ------------------------------------------------------------------------- */
+
+/* Some grow and rank 1 shrinks. */
+static int grow_or_shrink(struct gyre_comm *comm, struct rig *rig)
+{
+    struct gyre_comm *next = NULL;
+    int status = 0;
+    rig->shared->ready++;
+    rig_until(&rig->shared->ready, rig->n); /* whoever is still joining would fail there */
+    while (!status && !next)
+        status = gyre_rank(comm) == 1 ? gyre_shrink(comm, &next) : gyre_grow(comm, 1, &next);
+    int bad = rig_check(status == GYRE_MISMATCH && !next, comm, "the calls differ");
+    return bad + (gyre_finalize(comm) != GYRE_MISMATCH);
+}
+
+static void ranks_that_grow_and_shrink_are_told(void **state)
+{
+    assert_int_equal(rig_run_everywhere(3, grow_or_shrink), 0);
+}
+
+/* Somebody waits. Rank 2 ends where the others grow: they are told, shrink, and take it in then. */
+static void a_rank_ends_instead_of_growing(void **state)
+{
+    static const char *const transports[] = {"shm", "tcp"};
+    for (int i = 0; i < 2; i++) {
+        struct plan plan = {.members = 3, .goal = 3, .dies_in_grow = -1, .ends_in_grow = 2};
+        struct rig rig = {.n = 4, .transport = transports[i], .process = live, .argument = &plan};
+        rig_start(&rig);
+        reach_all(&rig, 3);
+        rig.shared->flag = 1;
+        expect_all_well(&rig, 0);
+    }
+}
+
 /* -- newcomers that stay outside --------------------------------------------------------------- */
 
 /* Members go on until the newcomer has been told; then the job ends. */
@@ -355,6 +399,8 @@ int main(void)
         cmocka_unit_test(a_killed_rank_is_replaced),
         cmocka_unit_test(a_member_dies_in_grow),
         cmocka_unit_test(one_dies_on_the_way),
+        cmocka_unit_test(ranks_that_grow_and_shrink_are_told),
+        cmocka_unit_test(a_rank_ends_instead_of_growing),
         cmocka_unit_test(newcomers_are_told_why_they_stay_outside),
         cmocka_unit_test(a_stranger_is_not_answered),
         cmocka_unit_test(a_rank_that_comes_late_is_told),

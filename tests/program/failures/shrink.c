@@ -260,6 +260,28 @@ static void a_rank_that_calls_something_else_is_told(void **state)
     assert_int_equal(rig_run_everywhere(3, shrink_or_sum), 0);
 }
 
+/* Nothing has failed. Rank 1 ends where the others shrink: all are told that the calls differ. */
+static int shrink_or_finalize(struct gyre_comm *comm, struct rig *rig)
+{
+    struct gyre_comm *smaller = NULL;
+    uint64_t since = rig_now();
+    int me = gyre_rank(comm);
+    rig->shared->ready++;
+    rig_until(&rig->shared->ready, rig->n);
+    if (me == 1)
+        return gyre_finalize(comm) == GYRE_MISMATCH ? 0 : 1;
+    int status = gyre_shrink(comm, &smaller);
+    rig_note(rig, comm, status, since);
+    int bad = rig_check(status == GYRE_MISMATCH && !smaller, comm, "the calls differ");
+    bad += rig_check(gyre_error(comm)[0] != 0, comm, "a story");
+    return bad + (gyre_finalize(comm) != GYRE_MISMATCH);
+}
+
+static void a_rank_that_finalizes_is_told(void **state)
+{
+    assert_int_equal(rig_run_everywhere(3, shrink_or_finalize), 0);
+}
+
 /* After a loss rank 1 ends by itself, and the others go on without it. */
 static int shrink_or_end(struct gyre_comm *comm, struct rig *rig)
 {
@@ -356,6 +378,7 @@ int main(void)
         cmocka_unit_test(one_after_the_other),
         cmocka_unit_test(ranks_may_leave),
         cmocka_unit_test(a_rank_that_calls_something_else_is_told),
+        cmocka_unit_test(a_rank_that_finalizes_is_told),
         cmocka_unit_test(a_rank_that_ends_is_not_waited_for),
         cmocka_unit_test(who_was_thought_dead_is_fenced),
     };
