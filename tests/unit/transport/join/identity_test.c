@@ -3,7 +3,9 @@
 
 #include "rig/test.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { RANKS = 9 };
 
@@ -72,6 +74,45 @@ static void small_machines_stay_as_told(void **state)
     assert_memory_equal(share, before, sizeof share);
 }
 
+static bool no_namespaces;
+
+/* stat(), as all of the tree is built: with offsets of 64 bits. */
+int __real_stat64(const char *path, struct stat *info);
+int __wrap_stat64(const char *path, struct stat *info);
+int __wrap_stat64(const char *path, struct stat *info)
+{
+    if (no_namespaces && !strncmp(path, "/proc/self/ns/", 14)) {
+        errno = ENOENT;
+        return -1;
+    }
+    return __real_stat64(path, info);
+}
+
+/* A namespace that cannot be asked for is 0, which no namespace is. Such ranks still differ from
+ * one that knows its own. */
+static void namespaces_are_told_where_they_are_known(void **state)
+{
+    static const char *const path[] = {"/proc/self/ns/net", "/proc/self/ns/user",
+                                       "/proc/self/ns/mnt", "/proc/self/ns/pid"};
+    struct gyre_rank_identity identity[2];
+    const struct gyre_job job = {.simulated_node = -1};
+    char text[512];
+    (void)state;
+    assert_int_equal(gyre_identity_gather(&job, &identity[0]), 0);
+    no_namespaces = true;
+    assert_int_equal(gyre_identity_gather(&job, &identity[1]), 0);
+    no_namespaces = false;
+    for (int i = 0; i < GYRE_JOIN_SPACES; i++) {
+        struct stat info;
+        assert_int_equal(identity[0].space[i], stat(path[i], &info) ? 0 : info.st_ino);
+        assert_int_equal(identity[1].space[i], 0);
+    }
+    gyre_identity_difference(&identity[0], &identity[1], text, sizeof text);
+    assert_non_null(strstr(text, "another network namespace ("));
+    gyre_identity_difference(&identity[1], &identity[1], text, sizeof text);
+    assert_string_equal(text, "same namespaces and user id");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -79,6 +120,7 @@ int main(void)
         cmocka_unit_test(simulated_nodes_are_machines),
         cmocka_unit_test(who_shares_with_the_lowest_shares_with_all),
         cmocka_unit_test(small_machines_stay_as_told),
+        cmocka_unit_test(namespaces_are_told_where_they_are_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,9 +6,24 @@
 #include "base/clock.h"
 #include "rig/test.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LENGTH (3u * PART)
+
+static int callocs_left = -1; /* until the one that fails; -1: none fails */
+
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    if (callocs_left > 0)
+        callocs_left--;
+    else if (callocs_left == 0)
+        return NULL;
+    return __real_calloc(count, bytes);
+}
 
 /* The places of messages are regions of their own, and of a life of their own: what was there goes,
  * and something else is there. */
@@ -110,6 +125,24 @@ static void what_is_refused_goes_through_the_rings(void **state)
     }
 }
 
+/* Each of a wire's own allocations fails once. It says so, and nothing is left open. */
+static void a_wire_without_memory_is_refused(void **state)
+{
+    (void)state;
+    for (int failed = 0; failed < 2; failed++) {
+        struct ends *ends = calloc(1, sizeof *ends);
+        ends_memory();
+        ends_devices();
+        callocs_left = failed;
+        int status = ends_open(ends, 0, "a", "1", false);
+        callocs_left = -1;
+        assert_int_equal(status, -ENOMEM);
+        assert_non_null(strstr(ends->trouble[0].text, "no memory"));
+        assert_null(ends->wire[0]);
+        ends_free(ends);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,6 +150,7 @@ int main(void)
         cmocka_unit_test(places_of_the_gone_are_used_again),
         cmocka_unit_test(regions_are_in_relaxed_order),
         cmocka_unit_test(what_is_refused_goes_through_the_rings),
+        cmocka_unit_test(a_wire_without_memory_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
