@@ -230,6 +230,47 @@ static void any_title_is_text(void **state)
     free(text);
 }
 
+/* Where the two names of the ends stand: the y of each. */
+static void ends(double train, double test, double y[2])
+{
+    struct gyre_report_series *of = calloc(2, sizeof *of);
+    struct gyre_report_panel panel = {.unit = 1, .y = {.low = 0, .high = 1, .from = 400, .to = 0}};
+    char *text = NULL;
+    size_t length;
+    gyre_report_series_add(&of[0], 1, train);
+    gyre_report_series_add(&of[1], 1, test);
+    panel.to = open_memstream(&text, &length);
+    gyre_report_panel_ends(&panel, &of[0], &of[1], (const char *const[]){"train", "test"});
+    fclose(panel.to);
+    const char *at = text;
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(at = strstr(at, " y=\""));
+        y[i] = strtod(at += strlen(" y=\""), NULL);
+    }
+    free(text);
+    free(of);
+}
+
+/* Names stand at their ends, 4 lower. Where they would cover each other they are moved apart, by as
+ * much each, and the upper end has the upper name. */
+static void names_of_ends_do_not_cover_each_other(void **state)
+{
+    static const struct {
+        double train, test, y[2];
+    } cases[] = {{0.75, 0.25, {104, 304}},
+                 {0.50, 0.50, {211.5, 196.5}},
+                 {0.51, 0.49, {192.5 + 4, 207.5 + 4}},
+                 {0.48, 0.50, {211.5 + 4, 196.5 + 4}},
+                 {0.50, 0.4625, {204, 219}}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double y[2];
+        ends(cases[i].train, cases[i].test, y);
+        for (int k = 0; k < 2; k++)
+            assert_true(fabs(y[k] - cases[i].y[k]) < 0.06);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +281,7 @@ int main(void)
         cmocka_unit_test(any_numbers_make_a_drawing),
         cmocka_unit_test(a_validation_is_drawn),
         cmocka_unit_test(any_title_is_text),
+        cmocka_unit_test(names_of_ends_do_not_cover_each_other),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -378,6 +378,25 @@ static void the_runner_up_is_dearer(void **state)
         }
 }
 
+/* On mapped memory the runner-up has the price of messages over shared memory, whatever links the
+ * ranks have. */
+static void the_runner_up_goes_by_messages(void **state)
+{
+    static const enum gyre_link_kind kinds[] = {GYRE_LINK_NETWORK, GYRE_LINK_LOOPBACK,
+                                                GYRE_LINK_MAPPED};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct gyre_question shm = ask(GYRE_VERB_ALL_REDUCE, 4, 1 << 20, GYRE_LINK_SHM);
+        struct gyre_question other = ask(GYRE_VERB_ALL_REDUCE, 4, 1 << 20, kinds[i]);
+        struct gyre_choice best[2], second[2];
+        shm.mapped = other.mapped = true;
+        assert_int_equal(gyre_choose(&shm, &best[0], &second[0], NULL), 0);
+        assert_int_equal(gyre_choose(&other, &best[1], &second[1], NULL), 0);
+        assert_ptr_equal(second[1].algorithm, second[0].algorithm);
+        assert_int_equal(second[1].cost_ps, second[0].cost_ps);
+        assert_int_equal(best[1].cost_ps, best[0].cost_ps);
+    }
+}
+
 /* -- rules ------------------------------------------------------------------------------------- */
 
 static const char *ruled(const char *text, enum gyre_verb verb, uint64_t bytes)
@@ -545,6 +564,7 @@ int main(void)
         cmocka_unit_test(what_is_settled_stays),
         cmocka_unit_test(order_is_kept_where_it_counts),
         cmocka_unit_test(the_runner_up_is_dearer),
+        cmocka_unit_test(the_runner_up_goes_by_messages),
         cmocka_unit_test(the_first_rule_that_fits_is_taken),
         cmocka_unit_test(a_rule_that_does_not_suit_is_passed_over),
         cmocka_unit_test(unequal_blocks_have_a_word),
