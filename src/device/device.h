@@ -60,6 +60,7 @@ struct gyre_device_identity {
     uint8_t uuid[16];
     char name[64];
     uint64_t memory_bytes;
+    int multiprocessors; /* 0 for the host */
 };
 
 /* A word of host memory for which a stream waits. Sources of kernels include this header too, and
@@ -167,6 +168,12 @@ struct gyre_device {
                 uint64_t token);
     int (*reduce)(struct gyre_device_queue *queue, gyre_fold fold,
                   const struct gyre_fold_task *task, uint64_t token);
+
+    /* Calls post() with the native queue, in the device's context, for kernels of any kind. Nothing
+     * is reported, and the queue's posts are not used up; what fails when it runs is told by
+     * query(). NULL for the host. */
+    int (*launch)(struct gyre_device_queue *queue,
+                  void (*post)(void *native_queue, const void *context), const void *context);
 
     /* Posts the token alone. query() reports it when all work posted before has finished, and
      * everything for which after() made the queue wait. Returns as copy() does. */

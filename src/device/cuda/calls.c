@@ -25,13 +25,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define DEVICES     64
-#define ABI_VERSION 12000 /* of CUDA: the forms of the calls; any later driver has them */
+#define DEVICES       64
+#define PREPARED_MOST 4     /* functions that load kernels; those of a fifth load again */
+#define ABI_VERSION   12000 /* of CUDA: the forms of the calls; any later driver has them */
 
 struct device_state {
     _Atomic(CUcontext) context; /* NULL: never entered */
     uint64_t granularity;
-    bool prepared;
+    void (*prepared[PREPARED_MOST])(void); /* what loaded kernels there */
 };
 
 const struct gyre_cuda_calls *gyre_cuda;
@@ -299,6 +300,16 @@ void gyre_cuda_unrelax(void)
         calls.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
+/* Where the function is noted that has loaded kernels on the device, or is to be. */
+static void (**place_of_load(int device, void (*load)(void)))(void)
+{
+    int place = 0;
+    while (place < PREPARED_MOST - 1 && states[device].prepared[place] &&
+           states[device].prepared[place] != load)
+        place++;
+    return &states[device].prepared[place];
+}
+
 /* Loads kernels on a device. Like a launch, load() leaves its error to the runtime. */
 int gyre_cuda_prepare(int device, void (*load)(void), struct gyre_trouble *trouble)
 {
@@ -306,11 +317,13 @@ int gyre_cuda_prepare(int device, void (*load)(void), struct gyre_trouble *troub
     if (status)
         return status;
     pthread_mutex_lock(&making);
-    if (!states[device].prepared) {
+    void (**place)(void) = place_of_load(device, load);
+    if (*place != load) {
         cudaGetLastError();
         load();
         status = gyre_cuda_failed((CUresult)cudaGetLastError(), device, trouble, "loading kernels");
-        states[device].prepared = status == 0;
+        if (!status)
+            *place = load;
     }
     pthread_mutex_unlock(&making);
     gyre_cuda_leave();

@@ -185,6 +185,19 @@ static int cuda_reduce(struct gyre_device_queue *queue, gyre_fold fold,
     return status;
 }
 
+static int cuda_launch(struct gyre_device_queue *queue,
+                       void (*post)(void *native_queue, const void *context), const void *context)
+{
+    int status = queue->status ? queue->status : gyre_cuda_enter(queue->device, NULL);
+    if (status)
+        return status;
+    cudaGetLastError();
+    post(queue->stream, context);
+    status = note_error(queue, (CUresult)cudaGetLastError(), "launching a kernel", false);
+    gyre_cuda_leave();
+    return status;
+}
+
 static int cuda_mark(struct gyre_device_queue *queue, uint64_t token)
 {
     int status = begin_post(queue);
@@ -249,6 +262,7 @@ static const struct gyre_device device = {
     .queue_destroy = cuda_queue_destroy,
     .copy = cuda_copy,
     .reduce = cuda_reduce,
+    .launch = cuda_launch,
     .mark = cuda_mark,
     .after = gyre_cuda_after,
     .hold = gyre_cuda_hold,

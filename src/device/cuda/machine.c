@@ -34,8 +34,12 @@ int gyre_cuda_identify(int device, struct gyre_device_identity *identity,
         error = gyre_cuda->cuDeviceGetName(identity->name, sizeof identity->name, handle);
     if (!error)
         error = gyre_cuda->cuDeviceTotalMem(&bytes, handle);
+    if (!error)
+        error = gyre_cuda->cuDeviceGetAttribute(&identity->multiprocessors,
+                                                CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, handle);
     if (error)
-        return gyre_cuda_failed(error, device, trouble, "asking for UUID, name and memory");
+        return gyre_cuda_failed(error, device, trouble,
+                                "asking for UUID, name, memory and multiprocessors");
     memcpy(identity->uuid, uuid.bytes, sizeof identity->uuid);
     identity->memory_bytes = bytes;
     return 0;
