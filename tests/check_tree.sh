@@ -14,7 +14,7 @@
 #   cxx       every public header compiles alone as C++
 #   format    clang-format would change nothing
 #   gpu       tests for a GPU are the same to meson, make and tests/gpu/run, and ask for nothing
-#             that only the stand-in has
+#             that only the stand-in has; where nvcc is, no kernel of the model spills registers
 #
 # Prints one line per offence and exits with 1 if there was any; with 77 if a tool is missing.
 set -u
@@ -240,6 +240,21 @@ check_gpu() {
     done <"$list"
     echo "gpu: $(wc -l <"$list") suites looked at"
     rm -f "$list"
+    check_spills
+}
+
+# Registers that spill go through memory in every thread. The assembler says so for each kernel.
+check_spills() {
+    nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null) || return 0
+    said=$(mktemp)
+    for file in $(files 'src/model/processor/*.cu'); do
+        "$nvcc" -cubin "$file" -o /dev/null -arch=sm_90 -std=c++17 -O3 -fmad=false -Iinclude -Isrc \
+            -Xptxas -v >"$said" 2>&1 || offend "$file: nvcc does not compile it for sm_90"
+        grep -q 'bytes spill stores' "$said" || offend "$file: nvcc says nothing of its kernels"
+        ! grep -q '[1-9][0-9]* bytes spill stores' "$said" ||
+            offend "$file: $(grep -c '[1-9][0-9]* bytes spill stores' "$said") kernels spill"
+    done
+    rm -f "$said"
 }
 
 all='includes circles names folders mirror columns headers cxx format gpu docs'

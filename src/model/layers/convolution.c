@@ -105,8 +105,8 @@ static const float *weight_operand(const struct gyre_layer *layer, const struct 
 }
 
 /* Puts samples, as a product takes them, into work.spread. */
-static void spread(const struct gyre_layer *layer, const struct gyre_pass *pass, size_t samples,
-                   const float *x)
+static void spread_group(const struct gyre_layer *layer, const struct gyre_pass *pass,
+                         size_t samples, const float *x)
 {
     const struct workplace work = workplace(layer, pass);
     const struct gyre_window window = window_of(layer);
@@ -122,7 +122,7 @@ static int convolution_forward(struct gyre_layer *layer, struct gyre_pass *pass,
     const float *weight = weight_operand(layer, pass);
     for (size_t s = 0; s < pass->samples; s += layer->at_once) {
         const size_t group = group_at(layer, pass, s);
-        spread(layer, pass, group, x + s * in);
+        spread_group(layer, pass, group, x + s * in);
         pass->on->table->fill_channels(pass->on, y + s * out, layer->parameter[1].value,
                                        planes_of(layer, group));
         pass->on->table->multiply(pass->on, &(struct gyre_products){
@@ -157,7 +157,7 @@ static void convolution_weight_gradient(struct gyre_layer *layer, const struct g
         pass->on->table->zero(pass->on, weight->gradient, weight->count * sizeof(float));
     for (size_t s = 0; s < pass->samples; s += layer->at_once) {
         const size_t group = group_at(layer, pass, s);
-        spread(layer, pass, group, x + s * in);
+        spread_group(layer, pass, group, x + s * in);
         pass->on->table->multiply(
             pass->on,
             &(struct gyre_products){

@@ -13,9 +13,11 @@ int gyre_loss_meter_init(struct gyre_loss_meter *meter, struct gyre_processor *o
                  row = targets > sizeof(int64_t) ? targets : sizeof(int64_t);
     *meter = (struct gyre_loss_meter){.on = on, .width = width};
     meter->tally = on->table->alloc(on, sizeof *meter->tally);
-    if (on->table->memory != GYRE_MEMORY_HOST)
+    if (on->table->memory != GYRE_MEMORY_HOST) {
         meter->wanted = on->table->alloc(on, batch * row);
-    if (meter->tally && (meter->wanted || on->table->memory == GYRE_MEMORY_HOST))
+        meter->terms = on->table->alloc(on, 2 * batch * sizeof *meter->terms);
+    }
+    if (meter->tally && (on->table->memory == GYRE_MEMORY_HOST || (meter->wanted && meter->terms)))
         return 0;
     return gyre_trouble_set(trouble, -ENOMEM, "no memory for the labels of %zu samples", batch);
 }
@@ -25,6 +27,7 @@ void gyre_loss_meter_deinit(struct gyre_loss_meter *meter)
     if (meter->on) {
         meter->on->table->free(meter->on, meter->tally);
         meter->on->table->free(meter->on, meter->wanted);
+        meter->on->table->free(meter->on, meter->terms);
     }
     *meter = (struct gyre_loss_meter){0};
 }
@@ -62,7 +65,7 @@ int gyre_loss_cross_entropy(struct gyre_loss_meter *meter, const float *outputs,
                             const int64_t *labels, size_t samples, float factor, float *gradient,
                             struct gyre_trouble *trouble)
 {
-    const struct gyre_rows rows = {outputs, gradient, samples, meter->width, factor};
+    const struct gyre_rows rows = {outputs, gradient, samples, meter->width, factor, meter->terms};
     const void *wanted = labels;
     int status = check_labels(labels, samples, meter->width, trouble);
     if (!status)
@@ -78,7 +81,7 @@ int gyre_loss_squared_error(struct gyre_loss_meter *meter, const float *outputs,
                             const float *targets, size_t samples, float factor, float *gradient,
                             struct gyre_trouble *trouble)
 {
-    const struct gyre_rows rows = {outputs, gradient, samples, meter->width, factor};
+    const struct gyre_rows rows = {outputs, gradient, samples, meter->width, factor, meter->terms};
     const void *wanted = targets;
     int status = bring_wanted(meter, &wanted, samples * meter->width * sizeof *targets, trouble);
     if (status)

@@ -27,7 +27,8 @@ struct gyre_loss_meter {
     size_t width;
     uint64_t samples;
     void *wanted;             /* a batch of labels or targets; NULL: they are used where they lie */
-    struct gyre_tally *tally; /* the processor's memory, as `wanted` is */
+    double *terms;            /* workspace of a batch; NULL where `wanted` is */
+    struct gyre_tally *tally; /* the processor's memory, as the two above are */
 };
 
 /* For batches of up to `batch` rows of `width` outputs. -ENOMEM; deinit takes every state. */

@@ -1,9 +1,22 @@
-/* The CPU's filling of the table in processor.h: host.c has the table, host_images.c, host_norm.c
- * and host_loss.c the passes that ops.h does not have. */
+/* The two fillings of the table in processor.h. A file calls only files listed below it.
+ *
+ *   table.c            processors by their kind
+ *   host.c             the CPU's table
+ *   host_images.c, host_norm.c, host_loss.c     passes that ops.h does not have
+ *   cuda.c             a CUDA device's table: its memory, its queue, what travels to and fro
+ *   cuda_elements.cu, cuda_images.cu, cuda_dense.cu     its kernels
+ *   cuda_queue.c       launches on its queue
+ *   cuda_absent.c      in place of the kernels, in builds without CUDA */
 #ifndef GYRE_MODEL_PROCESSOR_INSIDE_H
 #define GYRE_MODEL_PROCESSOR_INSIDE_H
 
 #include "model/processor/processor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* -- the CPU ----------------------------------------------------------------------------------- */
 
 struct gyre_host_processor {
     struct gyre_processor base;
@@ -61,5 +74,38 @@ void gyre_host_squared_error(struct gyre_processor *on, const struct gyre_rows *
                              const float *targets, struct gyre_tally *tally);
 
 int gyre_host_open(struct gyre_processor **processor, struct gyre_trouble *trouble);
+
+/* -- a CUDA device ----------------------------------------------------------------------------- */
+
+struct gyre_cuda_processor {
+    struct gyre_processor base;
+    struct gyre_processor_table table;
+    const struct gyre_device *device;
+    struct gyre_device_queue *queue;
+    int index, multiprocessors;
+    int status; /* of the first launch that failed */
+};
+
+int gyre_cuda_open(struct gyre_processor **processor, int index, struct gyre_trouble *trouble);
+
+/* Posts kernels behind all work of the queue: post() gets the stream, in the device's context
+ * (cuda_queue.c). A failure is told by the next get() or wait(). */
+void gyre_cuda_post(struct gyre_processor *on, void (*post)(void *stream, const void *context),
+                    const void *context);
+int gyre_cuda_multiprocessors(const struct gyre_processor *on);
+
+/* The kernels' entries, put into the table; false where CUDA is not built in. */
+bool gyre_cuda_fill_elements(struct gyre_processor_table *table);
+bool gyre_cuda_fill_images(struct gyre_processor_table *table);
+bool gyre_cuda_fill_dense(struct gyre_processor_table *table);
+
+/* Load the kernels on the calling thread's current device, as gyre_reduce_cuda_load() does. */
+void gyre_cuda_load_elements(void);
+void gyre_cuda_load_images(void);
+void gyre_cuda_load_dense(void);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

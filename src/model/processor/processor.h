@@ -38,11 +38,12 @@ struct gyre_window {
 };
 
 /* A product for each of `count` samples: the operands of sample s begin s steps behind the first.
- * With a c_step of 0, and only if `count` is 1 or `partials` is there, C gets the sum of them. */
+ * With a c_step of 0 C gets the sum of them: then beta is 0 or 1, and no space is between C's
+ * rows. */
 struct gyre_products {
     struct gyre_product first;
     size_t count, a_step, b_step, c_step;
-    float *partials; /* count x m x n floats of workspace; NULL where all C are apart */
+    float *partials; /* count x m x n floats of workspace, with a c_step of 0 */
 };
 
 /* Batch norm over a batch. Arrays have a number for each channel. */
@@ -67,7 +68,8 @@ struct gyre_rows {
     const float *outputs;
     float *gradient;
     size_t samples, width;
-    float factor; /* of the gradient: the loss scale, 1 without one */
+    float factor;  /* of the gradient: the loss scale, 1 without one */
+    double *terms; /* 2 x samples of workspace; NULL on the CPU */
 };
 
 struct gyre_processor;

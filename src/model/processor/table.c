@@ -6,7 +6,7 @@ int gyre_processor_open(struct gyre_processor **processor, enum gyre_memory_kind
 {
     if (kind == GYRE_MEMORY_HOST)
         return gyre_host_open(processor, trouble);
-    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "nothing computes on device %d", device);
+    return gyre_cuda_open(processor, device, trouble);
 }
 
 void gyre_processor_close(struct gyre_processor *processor)

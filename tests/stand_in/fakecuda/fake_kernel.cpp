@@ -1,4 +1,4 @@
-/* Runs the kernels of .cu files that were compiled as host code: one thread after the other.
+/* Runs the kernels of .cu files that were compiled as host code: one block after the other.
  *
  * A grid's blocks are counted through by a step that has no divisor in common with their number,
  * from a random start, so each launch meets them in another order and each block once. */
@@ -64,12 +64,28 @@ static fake_kernel_call find(const void *function, uint64_t *random)
     return call;
 }
 
+struct block_call {
+    const void *function;
+    fake_kernel_call call;
+    void **arguments;
+};
+
+static void turn_to(unsigned thread)
+{
+    threadIdx = {thread % blockDim.x, thread / blockDim.x % blockDim.y,
+                 thread / blockDim.x / blockDim.y};
+}
+
+static void call_thread(const void *context)
+{
+    const block_call *block = static_cast<const block_call *>(context);
+    block->call(block->function, block->arguments);
+}
+
 static void run_block(const void *function, fake_kernel_call call, void **arguments)
 {
-    for (threadIdx.z = 0; threadIdx.z < blockDim.z; threadIdx.z++)
-        for (threadIdx.y = 0; threadIdx.y < blockDim.y; threadIdx.y++)
-            for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++)
-                call(function, arguments);
+    const block_call block = {function, call, arguments};
+    fake_fibers_run(blockDim.x * blockDim.y * blockDim.z, turn_to, call_thread, &block);
 }
 
 static uint64_t divisor_of_both(uint64_t a, uint64_t b)

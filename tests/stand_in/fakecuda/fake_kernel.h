@@ -9,9 +9,10 @@
  *     the runtime copies the arguments, and one day a stream runs them:
  *     fake_kernel_run(kernel, grid, block, arguments, shared)
  *
- * Threads of a block run one after the other, so kernels may not use barriers; blocks run in an
- * order that a seed shuffles. A variable of the launch (threadIdx …) belongs to the host thread
- * that runs it, so several streams may run kernels at once. */
+ * Blocks run in an order that a seed shuffles. Threads of a block run one after the other, each as
+ * far as a barrier, where the next one goes on (fake_fiber.cpp). The variables of a launch
+ * (threadIdx …), and memory that a block shares, belong to the host thread that runs the block, so
+ * several streams may run kernels at once. */
 #ifndef GYRE_TESTS_STAND_IN_FAKECUDA_FAKE_KERNEL_H
 #define GYRE_TESTS_STAND_IN_FAKECUDA_FAKE_KERNEL_H
 
@@ -37,6 +38,15 @@ void fake_kernel_register(const void *function, const size_t *argument_bytes, in
 void fake_kernel_run(const void *function, dim3 grid, dim3 block, void **arguments,
                      size_t shared_bytes);
 
+/* Runs call(context) for each of `threads` threads of a block, which may meet at barriers: `before`
+ * is called whenever the host thread turns to another of them, with its number. Ends the process
+ * with a message where some threads of a block end and others wait. Any thread. */
+void fake_fibers_run(unsigned threads, void (*before)(unsigned thread),
+                     void (*call)(const void *context), const void *context);
+
+/* A barrier of the block's threads. */
+void fake_fibers_meet(void);
+
 /* The order of blocks; each launch draws another. 1 at the start. */
 void fake_kernel_seed(uint64_t seed);
 
@@ -49,6 +59,8 @@ void fake_kernel_seed(uint64_t seed);
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __grid_constant__
+#define __shared__    static thread_local
+#define __syncthreads fake_fibers_meet
 
 struct uint3 {
     unsigned int x, y, z;

@@ -1,0 +1,273 @@
+/* A CUDA device as a processor: memory, and what travels between it and the host. The kernels bring
+ * the rest of the table.
+ *
+ * Memory is cut from large regions, one piece behind the other, and goes back when the processor is
+ * closed. All work is on one queue. Bytes from and to the host pass through a few pieces of
+ * page-locked memory, so that put() need not wait for the work before it:
+ *
+ *     put    caller's bytes ──copied now──▶ piece 0, 1, 2 … ──copied by the queue──▶ device
+ *     get    device ──copied by the queue──▶ a piece ──when it has come──▶ caller's bytes
+ *
+ * Tested by tests/kernel/processor.c. */
+#include "model/processor/inside.h"
+
+#include "base/size.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGNED      256u                /* bytes: what kernels read begins there */
+#define REGION_BYTES (UINT64_C(8) << 20) /* at least */
+#define PIECES       4
+#define PIECE_BYTES  (UINT64_C(256) << 10)
+#define SPREAD_BYTES (UINT64_C(64) << 20) /* of samples that a convolution lays out together */
+
+struct region_list {
+    struct gyre_region region;
+    uint64_t used;
+    struct region_list *next;
+};
+
+struct cuda {
+    struct gyre_cuda_processor common;
+    struct region_list *regions;
+    uint8_t *pieces; /* PIECES of PIECE_BYTES, of the host */
+    bool pinned;
+    uint64_t busy[PIECES]; /* the token that a piece waits for */
+    uint64_t posted, reported;
+};
+
+static struct cuda *cuda_of(struct gyre_processor *on)
+{
+    return (struct cuda *)on;
+}
+
+static const char *cuda_products(const struct gyre_processor *on)
+{
+    return "own cuda";
+}
+
+/* -- memory ------------------------------------------------------------------------------------ */
+
+static struct region_list *add_region(struct cuda *cuda, uint64_t bytes)
+{
+    struct region_list *more = calloc(1, sizeof *more);
+    uint64_t length = bytes > REGION_BYTES ? bytes : REGION_BYTES;
+    if (more && cuda->common.device->alloc(cuda->common.index, length, GYRE_SHARE_OPEN,
+                                           &more->region, NULL)) {
+        free(more);
+        more = NULL;
+    }
+    if (more) {
+        more->next = cuda->regions;
+        cuda->regions = more;
+    }
+    return more;
+}
+
+static void *cuda_alloc(struct gyre_processor *on, size_t bytes)
+{
+    struct region_list *region = cuda_of(on)->regions;
+    uint64_t whole = gyre_round_up(bytes ? bytes : 1, ALIGNED);
+    if (!region || region->region.length - region->used < whole)
+        region = add_region(cuda_of(on), whole);
+    if (!region)
+        return NULL;
+    region->used += whole;
+    return (uint8_t *)region->region.base + region->used - whole;
+}
+
+static void cuda_free(struct gyre_processor *on, void *memory)
+{
+}
+
+/* -- to and fro -------------------------------------------------------------------------------- */
+
+static int tell_failure(const struct cuda *cuda, int status, struct gyre_trouble *trouble)
+{
+    return gyre_trouble_set(trouble, status,
+                            "CUDA device %d has failed while it computed: the log says how",
+                            cuda->common.index);
+}
+
+/* Waits until the queue has reported the token. */
+static int wait_for(struct cuda *cuda, uint64_t token, struct gyre_trouble *trouble)
+{
+    uint64_t found[16];
+    while (cuda->reported < token) {
+        int count = cuda->common.device->query(cuda->common.queue, found, 16);
+        if (count < 0)
+            return tell_failure(cuda, count, trouble);
+        if (count)
+            cuda->reported = found[count - 1];
+        else
+            sched_yield();
+    }
+    return cuda->common.status ? tell_failure(cuda, cuda->common.status, trouble) : 0;
+}
+
+/* The next piece, once it is free. */
+static int take_piece(struct cuda *cuda, int *piece, struct gyre_trouble *trouble)
+{
+    *piece = (int)(cuda->posted % PIECES);
+    return wait_for(cuda, cuda->busy[*piece], trouble);
+}
+
+/* Posts a copy, which keeps the piece busy. */
+static int post_piece(struct cuda *cuda, int piece, void *to, const void *from, uint64_t bytes,
+                      struct gyre_trouble *trouble)
+{
+    uint64_t token = cuda->posted + 1;
+    int status = cuda->common.device->copy(cuda->common.queue, to, from, bytes, token);
+    if (status)
+        return tell_failure(cuda, status < 0 ? status : -EIO, trouble);
+    cuda->posted = cuda->busy[piece] = token;
+    return 0;
+}
+
+static uint8_t *piece_at(const struct cuda *cuda, int piece)
+{
+    return cuda->pieces + (uint64_t)piece * PIECE_BYTES;
+}
+
+static int cuda_put(struct gyre_processor *on, void *to, const void *host, size_t bytes,
+                    struct gyre_trouble *trouble)
+{
+    int status = 0, piece;
+    for (size_t at = 0; !status && at < bytes; at += PIECE_BYTES) {
+        const size_t part = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+        status = take_piece(cuda_of(on), &piece, trouble);
+        if (status)
+            break;
+        memcpy(piece_at(cuda_of(on), piece), (const uint8_t *)host + at, part);
+        status = post_piece(cuda_of(on), piece, (uint8_t *)to + at, piece_at(cuda_of(on), piece),
+                            part, trouble);
+    }
+    return status;
+}
+
+static int cuda_get(struct gyre_processor *on, void *host, const void *from, size_t bytes,
+                    struct gyre_trouble *trouble)
+{
+    struct cuda *cuda = cuda_of(on);
+    int status = 0, piece;
+    for (size_t at = 0; !status && at < bytes; at += PIECE_BYTES) {
+        const size_t part = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+        status = take_piece(cuda, &piece, trouble);
+        if (!status)
+            status = post_piece(cuda, piece, piece_at(cuda, piece), (const uint8_t *)from + at,
+                                part, trouble);
+        if (!status)
+            status = wait_for(cuda, cuda->posted, trouble);
+        if (!status)
+            memcpy((uint8_t *)host + at, piece_at(cuda, piece), part);
+    }
+    return status;
+}
+
+static int cuda_wait(struct gyre_processor *on, struct gyre_trouble *trouble)
+{
+    struct cuda *cuda = cuda_of(on);
+    int status = cuda->common.device->mark(cuda->common.queue, cuda->posted + 1);
+    if (status)
+        return tell_failure(cuda, status, trouble);
+    return wait_for(cuda, ++cuda->posted, trouble);
+}
+
+/* -- opening and closing ----------------------------------------------------------------------- */
+
+static void cuda_close(struct gyre_processor *on)
+{
+    struct cuda *cuda = cuda_of(on);
+    if (cuda->common.queue)
+        cuda->common.device->queue_destroy(cuda->common.queue);
+    if (cuda->pinned)
+        cuda->common.device->unpin(cuda->common.index, cuda->pieces);
+    for (struct region_list *next; cuda->regions; cuda->regions = next) {
+        next = cuda->regions->next;
+        cuda->common.device->free(&cuda->regions->region);
+        free(cuda->regions);
+    }
+    free(cuda->pieces);
+    free(cuda);
+}
+
+static const struct gyre_processor_table memory_entries = {
+    .memory = GYRE_MEMORY_CUDA,
+    .spread_bytes = SPREAD_BYTES,
+    .close = cuda_close,
+    .products = cuda_products,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .put = cuda_put,
+    .get = cuda_get,
+    .wait = cuda_wait,
+};
+
+static void load_kernels(void)
+{
+    gyre_cuda_load_elements();
+    gyre_cuda_load_images();
+    gyre_cuda_load_dense();
+}
+
+/* Copies to and from memory that could not be locked are slower, and right. */
+static int prepare_device(struct cuda *cuda, struct gyre_trouble *trouble)
+{
+    const struct gyre_device *device = cuda->common.device;
+    struct gyre_device_identity identity;
+    int status = device->identify(cuda->common.index, &identity, trouble);
+    if (!status)
+        status = device->prepare(cuda->common.index, load_kernels, trouble);
+    if (!status)
+        status = device->queue_create(cuda->common.index, &cuda->common.queue, trouble);
+    if (status)
+        return status;
+    cuda->common.multiprocessors = identity.multiprocessors;
+    cuda->pieces = aligned_alloc(4096, PIECES * PIECE_BYTES);
+    if (!cuda->pieces)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory to copy to CUDA device %d by",
+                                cuda->common.index);
+    cuda->pinned = !device->pin(cuda->common.index, cuda->pieces, PIECES * PIECE_BYTES, NULL);
+    return 0;
+}
+
+static int check_device(const struct gyre_device *device, int index, bool kernels,
+                        struct gyre_trouble *trouble)
+{
+    if (!device || !kernels)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                                "nothing computes on CUDA device %d: this build has no CUDA: "
+                                "build it where nvcc is",
+                                index);
+    int count = device->probe(trouble);
+    if (count && (index < 0 || index >= count))
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "there is no CUDA device %d to compute on: there are %d", index,
+                                count);
+    return count ? 0 : trouble && trouble->status ? trouble->status : GYRE_UNSUPPORTED;
+}
+
+int gyre_cuda_open(struct gyre_processor **processor, int index, struct gyre_trouble *trouble)
+{
+    struct cuda *cuda = calloc(1, sizeof *cuda);
+    if (!cuda)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for a CUDA device's arithmetic");
+    struct gyre_cuda_processor *common = &cuda->common;
+    common->table = memory_entries;
+    common->base.table = &common->table;
+    common->index = index;
+    common->device = gyre_device_of(GYRE_MEMORY_CUDA);
+    bool kernels = gyre_cuda_fill_elements(&common->table) &&
+                   gyre_cuda_fill_images(&common->table) && gyre_cuda_fill_dense(&common->table);
+    int status = check_device(common->device, index, kernels, trouble);
+    if (!status)
+        status = prepare_device(cuda, trouble);
+    if (status)
+        cuda_close(&common->base);
+    else
+        *processor = &common->base;
+    return status;
+}

@@ -1,0 +1,763 @@
+/* A CUDA device as a processor against the CPU: every entry of the table, every layer, and a
+ * training, over the stand-in for CUDA, whose kernels are those of the device as host code.
+ *
+ *     span      host memory  x x x x x          the same numbers on both;
+ *               CUDA memory  x x x x x          after each entry the same bits
+ *
+ * Elements, sums in channels and products by Gyre's own tiles have the CPU's bits. A tally has the
+ * same sums in another order. Tiles without fused multiply-adds are compared by their size. */
+#include "base/rng.h"
+#include "base/small_floats.h"
+#include "model/layers/layer.h"
+#include "model/learning/init.h"
+#include "model/learning/loss.h"
+#include "model/learning/optimizer.h"
+#include "model/nets/model.h"
+#include "rig/test.h"
+#include "stand_in/fakecuda/fake_kernel.h"
+#include "stand_in/fakecuda/fakecuda.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct gyre_processor *processor[2]; /* the CPU, CUDA device 0 */
+static struct gyre_trouble trouble;
+static struct gyre_rng rng;
+static bool fused; /* the CPU's own products are */
+
+/* The same numbers on both. */
+struct span {
+    void *at[2];
+    size_t bytes;
+};
+
+#define ON_BOTH(...)                                                                               \
+    for (int side = 0; side < 2; side++) {                                                         \
+        struct gyre_processor *on = processor[side];                                               \
+        const struct gyre_processor_table *table = on->table;                                      \
+        __VA_ARGS__                                                                                \
+    }
+#define AT(span) ((span).at[side])
+
+static int open_both(void **state)
+{
+    setenv("GYRE_BLAS", "own", 1);
+    gyre_rng_seed(&rng, 11);
+    if (gyre_processor_open(&processor[0], GYRE_MEMORY_HOST, 0, &trouble) ||
+        gyre_processor_open(&processor[1], GYRE_MEMORY_CUDA, 0, &trouble))
+        fail_msg("%s", trouble.text);
+    fused = !strstr(processor[0]->table->products(processor[0]), "scalar");
+    return 0;
+}
+
+static int close_both(void **state)
+{
+    gyre_processor_close(processor[0]);
+    gyre_processor_close(processor[1]);
+    assert_int_equal(fakecuda_alive().bytes, 0);
+    assert_int_equal(fakecuda_alive().locked, 0);
+    return 0;
+}
+
+static struct span span_of(const void *from, size_t bytes)
+{
+    struct span span = {.bytes = bytes};
+    ON_BOTH({
+        AT(span) = table->alloc(on, bytes);
+        assert_non_null(AT(span));
+        if (from)
+            assert_int_equal(table->put(on, AT(span), from, bytes, &trouble), 0);
+    })
+    return span;
+}
+
+static float chance(void)
+{
+    return (float)((double)(gyre_rng_next(&rng) >> 11) * 0x1p-52 - 1);
+}
+
+/* Some are 0, negative 0, infinite or not a number where `odd`. */
+static struct span random_span(size_t count, bool odd)
+{
+    static const float words[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 0x1p-140f, 65519.9f};
+    float *numbers = calloc(count + 1, sizeof *numbers);
+    assert_non_null(numbers);
+    for (size_t i = 0; i < count; i++)
+        numbers[i] =
+            odd && gyre_rng_below(&rng, 9) == 0 ? words[gyre_rng_below(&rng, 7)] : chance();
+    struct span span = span_of(numbers, count * sizeof *numbers);
+    free(numbers);
+    return span;
+}
+
+static void free_span(struct span *span)
+{
+    processor[0]->table->free(processor[0], span->at[0]);
+    processor[1]->table->free(processor[1], span->at[1]);
+}
+
+/* Brings the device's to the host. */
+static void *bring_back(const struct span *span)
+{
+    void *memory = malloc(span->bytes + 1);
+    assert_non_null(memory);
+    if (processor[1]->table->get(processor[1], memory, span->at[1], span->bytes, &trouble))
+        fail_msg("%s", trouble.text);
+    return memory;
+}
+
+static bool same_float(float a, float b)
+{
+    return (isnan(a) && isnan(b)) || gyre_bits_of_f32(a) == gyre_bits_of_f32(b);
+}
+
+/* `tolerance` 0: bit for bit. */
+static void compare(const struct span *span, const char *what, float tolerance)
+{
+    const float *host = span->at[0];
+    float *cuda = bring_back(span);
+    for (size_t i = 0; i < span->bytes / sizeof *cuda; i++)
+        if (!same_float(host[i], cuda[i]) && !(fabsf(host[i] - cuda[i]) <= tolerance))
+            fail_msg("%s [%zu] is %a, on the CPU %a", what, i, (double)cuda[i], (double)host[i]);
+    free(cuda);
+}
+
+static void compare_and_free(struct span *span, const char *what)
+{
+    compare(span, what, 0);
+    free_span(span);
+}
+
+static void compare_doubles(struct span *span, const char *what)
+{
+    const double *host = span->at[0];
+    double *cuda = bring_back(span);
+    for (size_t i = 0; i < span->bytes / sizeof *cuda; i++)
+        if (!(isnan(host[i]) && isnan(cuda[i])) && memcmp(&host[i], &cuda[i], sizeof *cuda))
+            fail_msg("%s [%zu] is %a, on the CPU %a", what, i, cuda[i], host[i]);
+    free(cuda);
+    free_span(span);
+}
+
+/* -- barriers of the stand-in ------------------------------------------------------------------- */
+
+enum { NEIGHBOURS = 300, ROUNDS = 3 };
+
+static unsigned turn;
+static int seen[ROUNDS][NEIGHBOURS];
+
+static void turn_to(unsigned thread)
+{
+    turn = thread;
+}
+
+/* Each round reads what the neighbour wrote in the round before. */
+static void pass_on(const void *context)
+{
+    const unsigned own = turn;
+    for (int round = 0; round < ROUNDS; round++) {
+        seen[round][own] = round ? seen[round - 1][(own + 1) % NEIGHBOURS] : (int)own;
+        fake_fibers_meet();
+        assert_int_equal(turn, own);
+    }
+}
+
+static void wait_alone(const void *context)
+{
+    if (turn == 2)
+        fake_fibers_meet();
+}
+
+static void test_barriers(void **state)
+{
+    int status;
+    for (int again = 0; again < 2; again++) {
+        memset(seen, 0, sizeof seen);
+        fake_fibers_run(NEIGHBOURS, turn_to, pass_on, NULL);
+        for (int i = 0; i < NEIGHBOURS; i++)
+            assert_int_equal(seen[ROUNDS - 1][i], (i + ROUNDS - 1) % NEIGHBOURS);
+    }
+    pid_t child = fork();
+    if (!child) {
+        fake_fibers_run(4, turn_to, wait_alone, NULL);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+/* -- memory ------------------------------------------------------------------------------------ */
+
+/* More than all pieces of locked memory; the source changes at once. */
+static void test_travels(void **state)
+{
+    const size_t count = 700001;
+    float *numbers = calloc(count, sizeof *numbers), *back = calloc(count, sizeof *back);
+    struct span span = span_of(NULL, count * sizeof *numbers);
+    struct span copy = span_of(NULL, count * sizeof *numbers);
+    assert_true(numbers && back);
+    compare(&span, "fresh memory", 0);
+    for (size_t i = 0; i < count; i++)
+        numbers[i] = (float)i;
+    ON_BOTH({
+        assert_int_equal(table->put(on, AT(span), numbers, span.bytes, &trouble), 0);
+        memset(numbers, 0, side * span.bytes);
+        table->copy(on, AT(copy), AT(span), span.bytes);
+        table->zero(on, AT(span), span.bytes / 2 / 4 * 4);
+        assert_int_equal(table->wait(on, &trouble), 0);
+        assert_int_equal(table->get(on, back, AT(copy), copy.bytes, &trouble), 0);
+        for (size_t i = 0; i < count; i++)
+            assert_true(back[i] == (float)i);
+    })
+    compare_and_free(&span, "zeros and numbers");
+    compare_and_free(&copy, "a copy");
+    free(numbers);
+    free(back);
+}
+
+/* -- elements ---------------------------------------------------------------------------------- */
+
+static void check_elements(size_t rows, size_t columns, bool odd)
+{
+    const size_t count = rows * columns;
+    struct span y = random_span(count, odd), x = random_span(count, odd);
+    struct span bias = random_span(columns, odd), sums = random_span(columns, odd);
+    ON_BOTH(table->add_bias(on, AT(y), AT(bias), rows, columns, false);)
+    compare(&y, "add_bias", 0);
+    ON_BOTH(table->column_sums(on, AT(sums), AT(x), rows, columns, true);)
+    compare(&sums, "column_sums that add", 0);
+    ON_BOTH(table->column_sums(on, AT(sums), AT(x), rows, columns, false);)
+    compare(&sums, "column_sums", 0);
+    ON_BOTH(table->add_bias(on, AT(y), AT(bias), rows, columns, true);)
+    compare(&y, "add_bias with relu", 0);
+    ON_BOTH(table->relu_back(on, AT(x), AT(x), AT(y), count);)
+    compare(&x, "relu_back", 0);
+    ON_BOTH(table->round(on, GYRE_PRECISION_BF16, AT(y), AT(x), count);)
+    compare(&y, "round to bf16", 0);
+    ON_BOTH(table->round(on, GYRE_PRECISION_F16, AT(y), AT(x), count);)
+    compare(&y, "round to f16", 0);
+    ON_BOTH(table->relu(on, AT(x), AT(y), count);)
+    compare_and_free(&x, "relu");
+    free_span(&y);
+    free_span(&bias);
+    free_span(&sums);
+}
+
+static void test_elements(void **state)
+{
+    for (size_t columns = 1; columns < 40; columns += 3)
+        check_elements(1 + columns % 9, columns, columns & 1);
+    check_elements(3, 5000, true);
+    check_elements(0, 7, false);
+}
+
+static void check_steps(size_t count, const struct gyre_update *update)
+{
+    struct span value = random_span(count, false), gradient = random_span(count, false);
+    struct span m = random_span(count, false), v = span_of(NULL, count * sizeof(float));
+    ON_BOTH(table->sgd(on, AT(value), AT(gradient), AT(m), NULL, count, update);)
+    compare(&value, "sgd", 0);
+    compare(&m, "sgd's momentum", 0);
+    ON_BOTH(table->adam(on, AT(value), AT(gradient), AT(m), AT(v), count, update);)
+    compare(&value, "adam", 0);
+    ON_BOTH(table->adamw(on, AT(value), AT(gradient), AT(m), AT(v), count, update);)
+    compare_and_free(&value, "adamw");
+    compare_and_free(&m, "adam's m");
+    compare_and_free(&v, "adam's v");
+    free_span(&gradient);
+}
+
+static void test_steps(void **state)
+{
+    struct gyre_update update = {.factor = 0.5f,
+                                 .rate = 0.01f,
+                                 .weight_decay = 0.02f,
+                                 .fresh = 0.75f,
+                                 .beta1 = 0.9f,
+                                 .beta2 = 0.999f,
+                                 .rest1 = 0.1f,
+                                 .rest2 = 0.001f,
+                                 .root_of_bias2 = 0.03f,
+                                 .epsilon = 1e-8f};
+    check_steps(1001, &update);
+    update.momentum = 0.9f;
+    check_steps(1001, &update);
+    update.nesterov = update.first = true;
+    check_steps(257, &update);
+}
+
+/* -- losses ------------------------------------------------------------------------------------ */
+
+static void check_loss(size_t samples, size_t width, bool squared)
+{
+    struct span outputs = random_span(samples * width, false),
+                gradient = random_span(samples * width, false);
+    struct gyre_loss loss[2] = {{0}};
+    int64_t *labels = calloc(samples + 1, sizeof *labels);
+    float *targets = calloc(samples * width + 1, sizeof *targets);
+    assert_true(labels && targets);
+    for (size_t s = 0; s < samples; s++)
+        labels[s] = (int64_t)gyre_rng_below(&rng, width);
+    for (size_t i = 0; i < samples * width; i++)
+        targets[i] = chance();
+    for (int side = 0; side < 2; side++) {
+        struct gyre_loss_meter meter;
+        assert_int_equal(gyre_loss_meter_init(&meter, processor[side], samples, width, &trouble),
+                         0);
+        for (int twice = 0; twice < 2; twice++)
+            assert_int_equal(squared ? gyre_loss_squared_error(&meter, AT(outputs), targets,
+                                                               samples, 3, AT(gradient), &trouble)
+                                     : gyre_loss_cross_entropy(&meter, AT(outputs), labels, samples,
+                                                               3, AT(gradient), &trouble),
+                             0);
+        assert_int_equal(gyre_loss_meter_take(&meter, &loss[side], &trouble), 0);
+        gyre_loss_meter_deinit(&meter);
+    }
+    compare_and_free(&gradient, squared ? "the squared error's gradient" : "softmax's gradient");
+    assert_true(fabs(loss[0].sum - loss[1].sum) <= 1e-12 * (1 + fabs(loss[0].sum)));
+    assert_int_equal(loss[0].right, loss[1].right);
+    assert_int_equal(loss[1].samples, 2 * samples);
+    free_span(&outputs);
+    free(labels);
+    free(targets);
+}
+
+static void test_losses(void **state)
+{
+    static const size_t samples[] = {0, 1, 15, 16, 17, 300}, width[] = {1, 2, 15, 16, 33};
+    for (int s = 0; s < 6; s++)
+        for (int w = 0; w < 5; w++) {
+            check_loss(samples[s], width[w], false);
+            check_loss(samples[s], width[w], true);
+        }
+}
+
+/* -- products ---------------------------------------------------------------------------------- */
+
+static size_t leading(size_t columns)
+{
+    return columns + gyre_rng_below(&rng, 3);
+}
+
+static void check_product(enum gyre_dense_form form, size_t m, size_t n, size_t k, float beta)
+{
+    struct gyre_products products = {.first = {.form = form,
+                                               .m = m,
+                                               .n = n,
+                                               .k = k,
+                                               .alpha = 0.5f,
+                                               .beta = beta,
+                                               .lda = leading(form == GYRE_DENSE_TN ? m : k),
+                                               .ldb = leading(form == GYRE_DENSE_NT ? k : n),
+                                               .ldc = leading(n)},
+                                     .count = 1 + m % 3};
+    struct gyre_product *p = &products.first;
+    products.a_step = (form == GYRE_DENSE_TN ? k : m) * p->lda;
+    products.b_step = (form == GYRE_DENSE_NT ? n : k) * p->ldb;
+    products.c_step = m * p->ldc;
+    struct span a = random_span(products.count * products.a_step, false),
+                b = random_span(products.count * products.b_step, false),
+                c = random_span(products.count * products.c_step, false);
+    ON_BOTH({
+        p->a = AT(a);
+        p->b = AT(b);
+        p->c = AT(c);
+        table->multiply(on, &products);
+    })
+    compare(&c, "a product", fused ? 0 : 1e-5f);
+    free_span(&a);
+    free_span(&b);
+    free_span(&c);
+}
+
+static void test_products(void **state)
+{
+    static const size_t size[] = {0, 1, 3, 16, 63, 65};
+    for (int form = GYRE_DENSE_NN; form <= GYRE_DENSE_TN; form++) {
+        for (int i = 0; i < 6 * 6 * 6; i++)
+            check_product((enum gyre_dense_form)form, size[i % 6], size[i / 6 % 6], size[i / 36],
+                          (float)(i % 3) / 2);
+        check_product((enum gyre_dense_form)form, 5, 70, 513, 1);
+        check_product((enum gyre_dense_form)form, 130, 3, 256, 0);
+    }
+}
+
+/* -- layers ------------------------------------------------------------------------------------ */
+
+struct rig {
+    struct gyre_layer layer[2];
+    struct gyre_pass pass[2];
+    struct span value[2], gradient[2], buffer[3], x, y, dy, dx, kept, scratch;
+};
+
+static void give_memory(struct rig *rig, size_t samples)
+{
+    struct gyre_layer *l = rig->layer;
+    for (int p = 0; p < l->parameter_count; p++) {
+        rig->value[p] = random_span(l->parameter[p].count, false);
+        rig->gradient[p] = random_span(l->parameter[p].count, false);
+        for (int side = 0; side < 2; side++) {
+            l[side].parameter[p].value = AT(rig->value[p]);
+            l[side].parameter[p].gradient = AT(rig->gradient[p]);
+        }
+    }
+    for (int b = 0; b < l->buffer_count; b++) {
+        float ones[64];
+        for (size_t i = 0; i < 64; i++)
+            ones[i] = 1;
+        rig->buffer[b] = l->buffer[b].whole ? span_of(NULL, sizeof(int64_t))
+                                            : span_of(ones, l->buffer[b].count * sizeof(float));
+        for (int side = 0; side < 2; side++)
+            l[side].buffer[b].value = AT(rig->buffer[b]);
+    }
+    rig->x = random_span(samples * gyre_volume_count(l->in), false);
+    rig->dx = random_span(samples * gyre_volume_count(l->in), false);
+    rig->y = random_span(samples * gyre_volume_count(l->out), false);
+    rig->dy = random_span(samples * gyre_volume_count(l->out), false);
+}
+
+static void make_rig(struct rig *rig, const struct gyre_layer *layer, size_t samples,
+                     enum gyre_precision precision, size_t spread)
+{
+    *rig = (struct rig){.layer = {*layer, *layer}};
+    for (int side = 0; side < 2; side++) {
+        struct gyre_layer *l = &rig->layer[side];
+        l->spread_bytes = side ? spread : 0;
+        assert_int_equal(l->kind->shape(l, samples, &trouble), 0);
+        l->kept = processor[side]->table->alloc(processor[side], l->kept_floats * sizeof(float));
+        rig->pass[side] = (struct gyre_pass){.on = processor[side],
+                                             .precision = precision,
+                                             .samples = samples,
+                                             .train = true,
+                                             .trouble = &trouble};
+        rig->pass[side].scratch =
+            processor[side]->table->alloc(processor[side], l->scratch_floats * sizeof(float));
+        assert_true(l->kept && rig->pass[side].scratch);
+    }
+    give_memory(rig, samples);
+}
+
+static void run_forward(struct rig *rig)
+{
+    for (int side = 0; side < 2; side++) {
+        rig->pass[side].stage = 0;
+        assert_int_equal(rig->layer[side].kind->forward(&rig->layer[side], &rig->pass[side],
+                                                        AT(rig->x), AT(rig->y)),
+                         0);
+    }
+}
+
+static void run_backward(struct rig *rig, bool accumulate)
+{
+    for (int side = 0; side < 2; side++) {
+        struct gyre_pass *pass = &rig->pass[side];
+        int status = GYRE_AGAIN;
+        pass->accumulate = accumulate;
+        for (pass->stage = 0; status == GYRE_AGAIN; pass->stage++)
+            status = rig->layer[side].kind->backward(&rig->layer[side], pass, AT(rig->x),
+                                                     AT(rig->y), AT(rig->dy), AT(rig->dx));
+        assert_int_equal(status, 0);
+    }
+}
+
+static void free_rig(struct rig *rig)
+{
+    struct span *all[] = {&rig->x, &rig->y, &rig->dy, &rig->dx};
+    for (int i = 0; i < 4; i++)
+        free_span(all[i]);
+    for (int p = 0; p < rig->layer->parameter_count; p++) {
+        free_span(&rig->value[p]);
+        free_span(&rig->gradient[p]);
+    }
+    for (int b = 0; b < rig->layer->buffer_count; b++)
+        free_span(&rig->buffer[b]);
+    processor[0]->table->free(processor[0], rig->layer->kept);
+    processor[0]->table->free(processor[0], rig->pass->scratch);
+}
+
+static void check_layer(const struct gyre_layer *layer, size_t samples,
+                        enum gyre_precision precision, size_t spread, float tolerance)
+{
+    struct rig rig;
+    make_rig(&rig, layer, samples, precision, spread);
+    run_forward(&rig);
+    compare(&rig.y, layer->kind->name, tolerance);
+    for (int b = 0; b < rig.layer->buffer_count; b++)
+        compare(&rig.buffer[b], rig.layer->buffer[b].name, tolerance);
+    for (int accumulate = 0; accumulate < 2; accumulate++) {
+        run_backward(&rig, accumulate);
+        compare(&rig.dx, "its input's gradient", tolerance);
+        for (int p = 0; p < rig.layer->parameter_count; p++)
+            compare(&rig.gradient[p], rig.layer->parameter[p].name, tolerance);
+    }
+    rig.pass[0].train = rig.pass[1].train = false;
+    run_forward(&rig);
+    compare(&rig.y, layer->kind->name, tolerance);
+    free_rig(&rig);
+}
+
+/* Convolution with all samples spread at once, two at a time, and one. */
+static void test_layers(void **state)
+{
+    const struct gyre_layer layers[] = {
+        {.kind = &gyre_layer_linear, .name = "l", .in = {7, 1, 1}, .outputs = 5, .relu = true},
+        {.kind = &gyre_layer_linear, .name = "l", .in = {3, 4, 6}, .outputs = 70},
+        {.kind = &gyre_layer_relu, .name = "r", .in = {3, 4, 6}},
+        {.kind = &gyre_layer_flatten, .name = "f", .in = {3, 4, 6}},
+        {.kind = &gyre_layer_batch_norm, .name = "b", .in = {5, 3, 7}},
+        {.kind = &gyre_layer_batch_norm, .name = "b", .in = {20, 1, 1}},
+        {.kind = &gyre_layer_max_pool, .name = "p", .in = {3, 9, 8}, .kernel = 2, .stride = 2},
+        {.kind = &gyre_layer_max_pool, .name = "p", .in = {2, 9, 8}, .kernel = 3, .stride = 1},
+        {.kind = &gyre_layer_max_pool, .name = "p", .in = {2, 9, 8}, .kernel = 2, .stride = 3},
+    };
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+        for (int precision = GYRE_PRECISION_F32; precision <= GYRE_PRECISION_F16; precision++)
+            for (size_t samples = 2; samples < 40; samples += 17)
+                check_layer(&layers[i], samples, (enum gyre_precision)precision, 0,
+                            fused ? 0 : 1e-4f);
+}
+
+static void test_convolution(void **state)
+{
+    const struct gyre_layer layer = {.kind = &gyre_layer_convolution,
+                                     .name = "c",
+                                     .in = {2, 7, 9},
+                                     .outputs = 5,
+                                     .kernel = 3,
+                                     .stride = 1,
+                                     .padding = 1};
+    const size_t each = 2 * 9 * 7 * 9 * sizeof(float);
+    for (int precision = GYRE_PRECISION_F32; precision <= GYRE_PRECISION_F16; precision++)
+        for (size_t at_once = 1; at_once < 9; at_once *= 2)
+            check_layer(&layer, 5, (enum gyre_precision)precision, at_once * each,
+                        fused ? 0 : 1e-4f);
+}
+
+/* -- batch norm's own entries ------------------------------------------------------------------ */
+
+static void test_norm_sums(void **state)
+{
+    const struct gyre_planes planes = {19, 6, 37};
+    const size_t count = planes.samples * planes.channels * planes.places;
+    struct span x = random_span(count, false), mean = random_span(6, false);
+    struct span sums = span_of(NULL, (2 * 6 + 1) * sizeof(double));
+    ON_BOTH({
+        const struct gyre_norm norm = {.planes = planes, .sums = AT(sums), .mean = AT(mean)};
+        table->norm_sums(on, &norm, AT(x));
+    })
+    compare_doubles(&sums, "norm_sums");
+    sums = span_of(NULL, (2 * 6 + 1) * sizeof(double));
+    ON_BOTH({
+        const struct gyre_norm norm = {.planes = planes, .sums = AT(sums), .mean = AT(mean)};
+        table->norm_squares(on, &norm, AT(x));
+    })
+    compare_doubles(&sums, "norm_squares");
+    free_span(&x);
+    free_span(&mean);
+}
+
+/* -- a training -------------------------------------------------------------------------------- */
+
+enum { BATCH = 12, STEPS = 6, CLASSES = 4 };
+
+struct trained {
+    double loss[STEPS];
+    float *values;
+    size_t floats;
+};
+
+static void *give(struct gyre_processor *on, size_t bytes)
+{
+    void *memory = on->table->alloc(on, bytes);
+    assert_non_null(memory);
+    return memory;
+}
+
+/* The same start for both: drawn on the host, then put. */
+static size_t own_values(struct gyre_model *model, float **values, float **gradients)
+{
+    struct gyre_processor *on = gyre_model_processor(model);
+    struct gyre_parameter *const *parameter;
+    struct gyre_running_buffer *const *buffer;
+    size_t floats = 0;
+    int count = gyre_model_parameters(model, &parameter);
+    for (int p = 0; p < count; p++)
+        floats += parameter[p]->count;
+    float *drawn = calloc(floats, sizeof *drawn), *at = drawn;
+    assert_non_null(drawn);
+    *values = give(on, floats * sizeof(float));
+    *gradients = give(on, floats * sizeof(float));
+    for (int p = 0; p < count; at += parameter[p++]->count)
+        parameter[p]->value = at;
+    gyre_init_parameters(parameter, count, 3);
+    for (int p = 0; p < count; p++) {
+        const size_t first = (size_t)(parameter[p]->value - drawn);
+        parameter[p]->value = *values + first;
+        parameter[p]->gradient = *gradients + first;
+    }
+    assert_int_equal(on->table->put(on, *values, drawn, floats * sizeof(float), &trouble), 0);
+    free(drawn);
+    count = gyre_model_buffers(model, &buffer);
+    for (int b = 0; b < count; b++) /* of zeros */
+        buffer[b]->value = give(on, buffer[b]->count * sizeof(int64_t));
+    return floats;
+}
+
+static double run_step(struct gyre_model *model, struct gyre_loss_meter *meter, const float *x,
+                       const int64_t *labels)
+{
+    struct gyre_loss loss = {0};
+    const float *outputs;
+    assert_int_equal(gyre_model_forward(model, x, BATCH, true, &outputs, &trouble), 0);
+    assert_int_equal(gyre_loss_cross_entropy(meter, outputs, labels, BATCH, 1,
+                                             gyre_model_output_gradient(model), &trouble),
+                     0);
+    int status = gyre_model_backward(model, false, &trouble);
+    while (status == GYRE_AGAIN)
+        status = gyre_model_continue(model);
+    assert_int_equal(status, 0);
+    assert_int_equal(gyre_loss_meter_take(meter, &loss, &trouble), 0);
+    return loss.sum;
+}
+
+static struct gyre_model *make_net(bool convnet, const struct gyre_model_settings *settings)
+{
+    struct gyre_model *model;
+    int status = convnet
+                     ? gyre_convnet_create(&model, (struct gyre_volume){2, 9, 8}, CLASSES, settings,
+                                           &trouble)
+                     : gyre_mlp_create(&model, (size_t[]){144, 30, CLASSES}, 3, settings, &trouble);
+    if (status)
+        fail_msg("%s", trouble.text);
+    return model;
+}
+
+static void train_net(struct trained *trained, bool convnet, enum gyre_memory_kind kind)
+{
+    const struct gyre_model_settings settings = {.batch = BATCH, .kind = kind};
+    const struct gyre_optimizer_settings adam = gyre_optimizer_defaults(GYRE_ADAM);
+    struct gyre_model *model = make_net(convnet, &settings);
+    struct gyre_processor *on = gyre_model_processor(model);
+    struct gyre_loss_meter meter;
+    struct gyre_optimizer *optimizer;
+    float numbers[BATCH * 144], *values, *gradients;
+    float *x = give(on, sizeof numbers);
+    int64_t labels[BATCH];
+    trained->floats = own_values(model, &values, &gradients);
+    assert_int_equal(gyre_loss_meter_init(&meter, on, BATCH, CLASSES, &trouble), 0);
+    assert_int_equal(gyre_optimizer_create(&optimizer, on, &adam, trained->floats, &trouble), 0);
+    gyre_rng_seed(&rng, 5);
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < BATCH * 144; i++)
+            numbers[i] = chance();
+        for (int i = 0; i < BATCH; i++)
+            labels[i] = (int64_t)gyre_rng_below(&rng, CLASSES);
+        assert_int_equal(on->table->put(on, x, numbers, sizeof numbers, &trouble), 0);
+        trained->loss[step] = run_step(model, &meter, x, labels);
+        gyre_optimizer_begin(optimizer, 0.01);
+        gyre_optimizer_apply(optimizer, 0, trained->floats, values, gradients, 1.0f / BATCH);
+    }
+    trained->values = calloc(trained->floats, sizeof(float));
+    assert_non_null(trained->values);
+    assert_int_equal(
+        on->table->get(on, trained->values, values, trained->floats * sizeof(float), &trouble), 0);
+    gyre_optimizer_destroy(optimizer);
+    gyre_loss_meter_deinit(&meter);
+    on->table->free(on, values);
+    on->table->free(on, gradients);
+    on->table->free(on, x);
+    struct gyre_running_buffer *const *buffer;
+    int count = gyre_model_buffers(model, &buffer);
+    for (int b = 0; b < count; b++)
+        on->table->free(on, buffer[b]->value);
+    gyre_model_destroy(model);
+}
+
+/* Losses within 1e-6 of each other, and the weights of the same bits. */
+static void test_training(void **state)
+{
+    for (int convnet = 0; convnet < 2; convnet++) {
+        struct trained host, cuda;
+        train_net(&host, convnet, GYRE_MEMORY_HOST);
+        train_net(&cuda, convnet, GYRE_MEMORY_CUDA);
+        for (int step = 0; step < STEPS; step++)
+            if (!(fabs(host.loss[step] - cuda.loss[step]) <= 1e-6 * host.loss[step]))
+                fail_msg("step %d: loss %.9g, on the CPU %.9g", step, cuda.loss[step],
+                         host.loss[step]);
+        assert_true(host.loss[STEPS - 1] < 1000);
+        for (size_t i = 0; fused && i < host.floats; i++)
+            assert_true(same_float(host.values[i], cuda.values[i]));
+        free(host.values);
+        free(cuda.values);
+    }
+}
+
+/* -- failures ---------------------------------------------------------------------------------- */
+
+static void test_refused(void **state)
+{
+    struct gyre_processor *none = NULL;
+    assert_int_equal(gyre_processor_open(&none, GYRE_MEMORY_CUDA, 7, &trouble), GYRE_INVALID);
+    assert_non_null(strstr(trouble.text, "no CUDA device 7"));
+}
+
+/* Each call of CUDA that open makes fails once: a status, a sentence, and nothing left. */
+static void test_open_fails(void **state)
+{
+    static const char *const call[] = {"cuStreamCreateWithPriority", "cuEventCreate",
+                                       "cudaLaunchKernel", NULL};
+    struct fakecuda_alive before = fakecuda_alive();
+    for (int i = 0; call[i]; i++) {
+        struct gyre_processor *fresh = NULL;
+        fakecuda_fail(call[i], 1, CUDA_ERROR_UNKNOWN);
+        int status = gyre_processor_open(&fresh, GYRE_MEMORY_CUDA, 0, &trouble);
+        fakecuda_fail(NULL, 0, CUDA_SUCCESS);
+        if (!status)
+            gyre_processor_close(fresh);
+        else
+            assert_true(trouble.text[0]);
+        assert_int_equal(status != 0, i < 2);
+        assert_int_equal(fakecuda_alive().streams, before.streams);
+        assert_int_equal(fakecuda_alive().events, before.events);
+        assert_int_equal(fakecuda_alive().bytes, before.bytes);
+    }
+}
+
+/* A launch that fails is told by the next get. */
+static void test_launch_fails(void **state)
+{
+    struct gyre_processor *fresh = NULL;
+    float back;
+    assert_int_equal(gyre_processor_open(&fresh, GYRE_MEMORY_CUDA, 0, &trouble), 0);
+    float *x = fresh->table->alloc(fresh, sizeof back);
+    assert_non_null(x);
+    fakecuda_fail("cudaLaunchKernel", 1, CUDA_ERROR_UNKNOWN);
+    fresh->table->relu(fresh, x, x, 1);
+    memset(&trouble, 0, sizeof trouble);
+    assert_true(fresh->table->get(fresh, &back, x, sizeof back, &trouble) < 0);
+    assert_non_null(strstr(trouble.text, "CUDA device 0 has failed"));
+    gyre_processor_close(fresh);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_barriers),
+        cmocka_unit_test_setup_teardown(test_travels, open_both, close_both),
+        cmocka_unit_test_setup_teardown(test_elements, open_both, close_both),
+        cmocka_unit_test_setup_teardown(test_steps, open_both, close_both),
+        cmocka_unit_test_setup_teardown(test_losses, open_both, close_both),
+        cmocka_unit_test_setup_teardown(test_products, open_both, close_both),
+        cmocka_unit_test_setup_teardown(test_layers, open_both, close_both),
+        cmocka_unit_test_setup_teardown(test_convolution, open_both, close_both),
+        cmocka_unit_test_setup_teardown(test_norm_sums, open_both, close_both),
+        cmocka_unit_test_setup_teardown(test_training, open_both, close_both),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_open_fails),
+        cmocka_unit_test(test_launch_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
