@@ -7,6 +7,7 @@ int gyre_cli_run(char **argv);
 int gyre_cli_train(char **argv);
 int gyre_cli_predict(char **argv);
 int gyre_cli_show(char **argv);
+int gyre_cli_check(char **argv);
 int gyre_cli_tune(char **argv);
 int gyre_cli_inspect(char **argv);
 int gyre_cli_doctor(char **argv);

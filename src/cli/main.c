@@ -26,6 +26,7 @@ static const struct command commands[] = {
     {"predict", gyre_cli_predict, "say what a trained model makes of data"},
     {"show", gyre_cli_show,
      "print a collective's schedule, what is chosen when, or the environment"},
+    {"check", gyre_cli_check, "prove a schedule from a file, or name its first defect"},
     {"tune", gyre_cli_tune, "measure what links and folds cost here, for choosing"},
     {"inspect", gyre_cli_inspect, "list the tensors of a file of weights, or check checkpoints"},
     {"doctor", gyre_cli_doctor,

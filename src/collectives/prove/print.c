@@ -247,6 +247,8 @@ int gyre_print_json(FILE *out, const struct gyre_algorithm *algorithm,
             gyre_verb_word[slice->verb], algorithm->name, slice->n, slice->root, slice->count,
             slice->element);
     print_json_counts(out, slice);
+    if (slice->in_place)
+        fputs("\"in_place\":true,", out);
     fputs("\"ranks\":[", out);
     int status = print_ranks(&p, ranks, print_json_rank);
     fputs("]}\n", out);

@@ -25,8 +25,22 @@ struct gyre_json gyre_json_over(const char *name, const void *text, uint64_t len
         .name = name, .begin = begin, .at = begin, .end = begin + length, .trouble = trouble};
 }
 
+/* Lines and characters count from 1. */
+static int refuse_line(const struct gyre_json *json, const uint8_t *at, const char *what)
+{
+    unsigned line = 1, column = 1;
+    for (const uint8_t *c = json->begin; c < at; c++) {
+        line += *c == '\n';
+        column = *c == '\n' ? 1 : column + ((*c & 0xc0) != 0x80);
+    }
+    return gyre_trouble_set(json->trouble, GYRE_INVALID, "%s: %sline %u, column %u: %s", json->name,
+                            json->inside, line, column, what);
+}
+
 static int refuse_json(const struct gyre_json *json, const uint8_t *at, const char *what)
 {
+    if (json->by_line)
+        return refuse_line(json, at, what);
     return gyre_trouble_set(json->trouble, GYRE_INVALID, "%s: %sbyte %" PRIu64 " of its JSON: %s",
                             json->name, json->inside, (uint64_t)(at - json->begin), what);
 }

@@ -2,8 +2,8 @@
  * refuses at the first wrong byte.
  *
  * Nothing is allocated and no function calls itself, so a hostile text costs no more than its
- * length. A function that fails sets trouble to "NAME: INSIDE: byte N of its JSON: …" and returns
- * the status. Every function first skips white space. */
+ * length. A function that fails sets trouble to "NAME: INSIDE: byte N of its JSON: …", or to "NAME:
+ * INSIDE: line N, column M: …", and returns the status. Every function first skips white space. */
 #ifndef GYRE_DATA_FILES_JSON_H
 #define GYRE_DATA_FILES_JSON_H
 
@@ -19,7 +19,8 @@ struct gyre_json {
     const char *name;                  /* of the file, for texts */
     char inside[GYRE_JSON_INSIDE_MAX]; /* the part of the file, with ": ", for texts; or empty */
     const uint8_t *begin, *at, *end;
-    bool fresh; /* a bracket was opened, and nothing in it taken yet */
+    bool fresh;   /* a bracket was opened, and nothing in it taken yet */
+    bool by_line; /* texts name line and column, for a file that people write */
     struct gyre_trouble *trouble;
 };
 

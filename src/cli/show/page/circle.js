@@ -23,6 +23,8 @@ class Circle {
     this.drawLinks();
     this.shown = -1;
     this.flights = [];
+    const at = /rank (\d+), round (\d+)/.exec(schedule.defect || '');
+    this.defect = at ? { rank: Number(at[1]), round: Number(at[2]) } : null;
   }
 
   /* -- places -- */
@@ -161,6 +163,8 @@ class Circle {
     this.shown = round;
     for (let rank = 0; rank < s.n; rank++)
       for (const buffer of ['OUTPUT', 'SCRATCH']) this.showBuffer(round, rank, buffer, next);
+    if (this.defect)
+      this.groups[this.defect.rank].classList.toggle('broken', round >= this.defect.round);
     this.center.textContent = '';
     draw(this.center, 'tspan', { class: 'center-round' }, round);
     draw(this.center, 'tspan', { class: 'center-of', x: 0, dy: 38 },

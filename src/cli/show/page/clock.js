@@ -14,6 +14,7 @@ function modelTime(schedule, latency, bandwidth, scale) {
       end[rank] = Math.max(end[rank], to);
     };
     for (const [rank, step] of schedule.sends(round)) {
+      if (step.peer >= n) continue; // a defect
       const peer = step.peer, bytes = step.length * scale / bandwidth;
       const from = Math.max(out[rank], into[peer] === undefined ? 0 : into[peer]);
       out[rank] = into[peer] = from + bytes;
