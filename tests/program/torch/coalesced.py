@@ -62,7 +62,7 @@ def refuse_one(rank, size):
     good, bad = torch.ones(3), torch.ones(3)[None].to_sparse()
     group = dist.distributed_c10d._get_default_group()
     options = dist.AllreduceCoalescedOptions()
-    rig.raises(NotImplementedError, ["layout"],
+    rig.raises(NotImplementedError, ["cannot be coalesced"],
                lambda: group._get_backend(torch.device("cpu")).allreduce_coalesced([good, bad],
                                                                                    options))
     dist.all_reduce(good)
