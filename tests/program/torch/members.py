@@ -66,7 +66,7 @@ def a_living_rank_is_left_out():
 # -- reconfigure -----------------------------------------------------------------------------------
 
 
-def begin(place, rank, timeout=30):
+def begin(place, rank, timeout=200):
     """A group that has no ranks yet; the file is all that the processes share."""
     store = dist.FileStore(place, -1)
     dist.init_process_group("gyre", store=store, rank=0, world_size=1, enable_reconfigure=True,
