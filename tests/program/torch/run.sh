@@ -4,12 +4,21 @@
 # where that is absent.
 #
 #     run.sh SOURCE BUILD NAME
+#
+# With GYRE_TEST_SANITIZE=address the extension, in a folder of its own, is watched by
+# AddressSanitizer. (The library is not: `.ci/run asan` has it.)
 set -eu
 source=$1
 build=$2
 name=$3
 python=${XDG_CACHE_HOME:-$HOME/.cache}/gyre/torch/bin/python
 place=$build/python
+watch=
+if [ "${GYRE_TEST_SANITIZE:-}" = address ]; then
+    place=$build/python-address
+    # with the library of C++, whose exceptions are watched, too
+    watch=$(gcc -print-file-name=libasan.so):$(gcc -print-file-name=libstdc++.so)
+fi
 if [ ! -x "$python" ]; then
     echo "no PyTorch here: ./do packages torch fetches it"
     exit 77
@@ -17,6 +26,13 @@ fi
 mkdir -p "$place/lib"
 export LIBGYRE_BUILD="$build" MAX_JOBS="${MAX_JOBS:-2}" PYTHONDONTWRITEBYTECODE=1
 [ ! -d /usr/lib/ccache ] || PATH=/usr/lib/ccache:$PATH # g++ by way of ccache
+
+if [ -n "$watch" ]; then
+    export CFLAGS="-fsanitize=address -fno-omit-frame-pointer" LDFLAGS="-fsanitize=address"
+    export GYRE_TEST_SLOW="${GYRE_TEST_SLOW:-4}"
+    # Python itself leaks. CUDA's stand-ins and torch map memory where the default leaves no room.
+    export ASAN_OPTIONS="detect_leaks=0:protect_shadow_gap=0:${ASAN_OPTIONS:-}"
+fi
 
 # One test builds at a time; those after it find all built, and touch nothing that others use.
 is_built() {
@@ -37,4 +53,5 @@ is_built() {
     exit 1
 }
 cd "$place" # where no folder is called gyre_torch
+[ -z "$watch" ] || export LD_PRELOAD="$watch"
 PYTHONPATH=$place/lib exec "$python" "$source/tests/program/torch/$name.py"
