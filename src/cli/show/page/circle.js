@@ -6,20 +6,24 @@
  *     hub        messages fly through it as pies of what they carry
  *
  * So an algorithm has a figure: the ring's is a spiral, doubling's a folding fan. */
-const RIM = [441, 456], LABEL = 480, HUB = 200;
+const RIM = 456, LABEL = 480, HUB = 200;
 
 class Circle {
   constructor(parent, schedule, onFollow) {
     this.schedule = schedule;
+    this.box = parent;
     this.svg = draw(parent, 'svg', { viewBox: '-512 -512 1024 1024', class: 'circle', role: 'group',
       'aria-label': `${schedule.n} ranks in a circle` });
     this.place();
     this.center = draw(this.svg, 'text', { class: 'center', y: 14 });
     this.links = draw(this.svg, 'g', { class: 'links' });
-    this.lights = draw(this.svg, 'g', { class: 'lights' });
     this.cells = [];
     this.groups = schedule.ranks.map((_, rank) => this.drawRank(rank, onFollow));
-    this.pies = draw(this.svg, 'g', { class: 'pies', 'aria-hidden': 'true' });
+    /* What moves lies in a drawing of its own, so that nothing else is painted again. */
+    const over = draw(parent, 'svg', { viewBox: '-512 -512 1024 1024', class: 'circle over',
+      'aria-hidden': 'true' });
+    this.lights = draw(over, 'g', { class: 'lights' });
+    this.pies = draw(over, 'g', { class: 'pies' });
     this.drawLinks();
     this.shown = -1;
     this.flights = [];
@@ -47,8 +51,12 @@ class Circle {
     }
     const size = (buffer) => (s.cells[buffer].length ? s.cells[buffer].at(-1).to : 0);
     const share = size('SCRATCH') / (size('SCRATCH') + size('OUTPUT') || 1);
-    const edge = size('SCRATCH') ? 216 + 208 * Math.max(0.25, Math.min(0.5, share)) : 206;
-    this.band = { INPUT: RIM, OUTPUT: [edge + 10, 434], SCRATCH: [216, edge] };
+    const edge = size('SCRATCH') ? 216 + 208 * Math.max(0.36, Math.min(0.5, share)) : 206;
+    const inputs = Math.max(...s.ranks.map((r) => (r.input || 0) / s.element), 1);
+    this.rimNumbers = this.namesNumbers()
+      && this.numberSize(426, RIM, width, inputs, s.digits.INPUT) > 11;
+    const rim = this.rimNumbers ? 426 : 441;
+    this.band = { INPUT: [rim, RIM], OUTPUT: [edge + 10, rim - 8], SCRATCH: [216, edge] };
   }
 
   /* Degrees that turn a text along the circle, never upside down. */
@@ -75,8 +83,11 @@ class Circle {
     const s = this.schedule, [a0, a1] = this.angle[rank];
     const g = draw(this.svg, 'g', { class: 'rank', 'data-rank': rank, role: 'button', tabindex: 0,
       'aria-pressed': 'false', 'aria-label': `Follow rank ${rank}` });
-    const own = { fill: s.ranks[rank].input === null ? 'none' : hue(rank, s.n), class: 'rim' };
-    draw(g, 'path', { ...own, d: sector(RIM[0], RIM[1], a0, a1) });
+    const [low, high] = this.band.INPUT, input = s.ranks[rank].input;
+    draw(g, 'path', { fill: input === null ? 'none' : hue(rank, s.n), class: 'rim',
+      d: sector(low, high, a0, a1) });
+    if (input && this.rimNumbers)
+      this.arcNumbers(g, low, high, a0, a1, s.states[0][rank]['INPUT#'], s.digits.INPUT);
     const [x, y] = point(LABEL, this.middle(rank));
     const name = draw(g, 'text', { x: fixed(x), y: fixed(y), class: 'rank-name' },
       s.n <= 8 ? `rank ${rank}` : rank);
@@ -98,7 +109,10 @@ class Circle {
     r0 += trim; r1 -= trim;
     const [a0, a1] = this.angle[rank], holder = draw(g, 'g', { class: 'cell' });
     draw(holder, 'path', { d: sector(r0, r1, a0, a1), class: 'empty' });
-    return { holder, content: draw(holder, 'g'), r0, r1, a0, a1, cell, value: -1 };
+    const entry = { holder, content: draw(holder, 'g'), r0, r1, a0, a1, cell, value: -1 };
+    entry.numbered = this.namesNumbers() && this.numberSize(this.edge(entry), r1, a1 - a0,
+      (cell.to - cell.from) / this.schedule.element, this.schedule.digits[buffer]) > 0;
+    return entry;
   }
 
   drawLinks() {
@@ -133,24 +147,46 @@ class Circle {
     const s = this.schedule, entry = this.cells[rank][buffer][index], value = entry.value;
     entry.content.textContent = '';
     entry.holder.classList.toggle('whole', s.isWhole(value));
-    entry.holder.classList.remove('fresh');
     if (value < 0) return;
     const step = (entry.a1 - entry.a0) / s.n;
+    const r1 = this.besideNumbers(entry) ? this.edge(entry) : entry.r1;
     for (const [slot, slots, fill] of lit(s, s.members[value], s.isWhole(value)))
       draw(entry.content, 'path', { fill,
-        d: sector(entry.r0, entry.r1, entry.a0 + slot * step, entry.a0 + (slot + slots) * step) });
-    if (fresh) { void entry.holder.getBoundingClientRect(); entry.holder.classList.add('fresh'); }
+        d: sector(entry.r0, r1, entry.a0 + slot * step, entry.a0 + (slot + slots) * step) });
+    if (fresh) arrive(entry.content);
   }
 
   writeNumbers(rank, buffer, index, numbers) {
     const entry = this.cells[rank][buffer][index], element = this.schedule.element;
     const list = numbers.slice(entry.cell.from / element, entry.cell.to / element);
-    const r = (entry.r0 + entry.r1) / 2, room = r * (entry.a1 - entry.a0) / list.length;
-    const size = Math.min(22, (entry.r1 - entry.r0) * 0.62, room / 2.9);
-    if (size < 10.5 || list.every((x) => x === null)) return;
+    if (list.some((number) => number !== null))
+      this.arcNumbers(entry.content, this.besideNumbers(entry) ? this.edge(entry) : entry.r0,
+        entry.r1, entry.a0, entry.a1, list, this.schedule.digits[buffer]);
+  }
+
+  /* Slots lie inside the numbers: a number does not belong to the slot that it would lie on. */
+  besideNumbers(entry) {
+    const s = this.schedule, { value } = entry;
+    return entry.numbered && s.reduces && value >= 0 && !s.isWhole(value);
+  }
+
+  edge(entry) { return entry.r0 + 0.34 * (entry.r1 - entry.r0); }
+
+  namesNumbers() { return this.schedule.hasNumbers && this.schedule.n <= 8; }
+
+  /* The size at which so many numbers fit an arc; 0 where they could not be read. */
+  numberSize(r0, r1, angle, count, digits) {
+    const room = (r0 + r1) / 2 * angle / count;
+    const size = Math.min(22, (r1 - r0) * 0.66, room / (0.62 * digits + 0.9));
+    return size < 10 ? 0 : size;
+  }
+
+  arcNumbers(g, r0, r1, a0, a1, list, digits) {
+    const r = (r0 + r1) / 2, size = this.numberSize(r0, r1, a1 - a0, list.length, digits);
+    if (!size) return;
     list.forEach((number, i) => {
-      const a = entry.a0 + (i + 0.5) / list.length * (entry.a1 - entry.a0), [x, y] = point(r, a);
-      draw(entry.content, 'text', { class: 'number', 'font-size': fixed(size),
+      const a = a0 + (i + 0.5) / list.length * (a1 - a0), [x, y] = point(r, a);
+      draw(g, 'text', { class: 'number', 'font-size': fixed(size),
         transform: `translate(${fixed(x)} ${fixed(y)}) rotate(${fixed(this.upright(a))})` },
       number === null ? '·' : number);
     });
@@ -182,7 +218,7 @@ class Circle {
       entry.value = state[buffer][i];
       entry.text = text;
       this.fillCell(rank, buffer, i, next);
-      if (numbers && s.n <= 8) this.writeNumbers(rank, buffer, i, numbers);
+      if (entry.numbered) this.writeNumbers(rank, buffer, i, numbers);
     });
   }
 
@@ -267,13 +303,13 @@ class Circle {
   }
 
   follow(rank) {
-    this.svg.classList.toggle('following', rank !== null);
+    this.box.classList.toggle('following', rank !== null);
     this.groups.forEach((g, r) => {
       g.classList.toggle('followed', r === rank);
       g.setAttribute('aria-pressed', String(r === rank));
     });
-    let style = this.svg.querySelector('style');
-    if (!style) style = draw(this.svg, 'style');
+    let style = this.box.querySelector('style');
+    if (!style) style = make(this.box, 'style');
     const own = `[data-rank="${rank}"]`, peer = `[data-peer="${rank}"]`;
     style.textContent = rank === null ? ''
       : `.following .pie:not(${own}):not(${peer}),

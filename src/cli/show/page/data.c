@@ -224,11 +224,12 @@ static void put_defect(const struct writer *w, const struct gyre_trouble *defect
 
 /* -- set up and take down ---------------------------------------------------------------------- */
 
-static bool has_numbers(const struct gyre_slice *s)
+static bool has_numbers(const struct gyre_algorithm *algorithm, const struct gyre_slice *s)
 {
-    return s->n <= GYRE_PAGE_NUMBERS_MAX &&
-           (bytes_of(s, GYRE_INPUT) + bytes_of(s, GYRE_OUTPUT)) / s->element <=
-               2 * GYRE_PAGE_RANKS_MAX;
+    return s->n <= GYRE_PAGE_NUMBERS_MAX && (bytes_of(s, GYRE_INPUT) + bytes_of(s, GYRE_OUTPUT) +
+                                             algorithm->extent(s).scratch_bytes) /
+                                                    s->element <=
+                                                GYRE_PAGE_ELEMENTS_MAX;
 }
 
 static int begin(struct writer *w, struct gyre_trouble *defect)
@@ -243,7 +244,7 @@ static int begin(struct writer *w, struct gyre_trouble *defect)
     for (uint32_t rank = 0; rank < s->n; rank++) {
         w->of_rank[rank] = *s;
         w->of_rank[rank].rank = rank;
-        w->numbers &= has_numbers(&w->of_rank[rank]);
+        w->numbers &= has_numbers(w->algorithm, &w->of_rank[rank]);
     }
     int status = w->numbers ? gyre_play_init(&w->play, w->algorithm, s, &options) : 0;
     return status != 0 ? status : gyre_proving_create(&w->proof, w->algorithm, w->of_rank, defect);

@@ -13,6 +13,16 @@ class Memory {
     this.rows = schedule.order.map((rank) => this.row(body, rank));
   }
 
+  /* In letters, so that columns stay as they are when numbers come. */
+  widthOf(buffer, cell) {
+    const count = (cell.to - cell.from) / this.schedule.element;
+    const digits = this.schedule.digits[buffer];
+    if (!this.isFew(count)) return 2 * digits + 3;
+    return count === 1 ? digits : 2 * digits + 1;
+  }
+
+  isFew(count) { return count <= (this.schedule.n <= 8 ? 4 : 2); }
+
   head() {
     const head = make(make(this.table, 'thead', {}), 'tr', {});
     make(head, 'th', { scope: 'col' }, 'rank');
@@ -28,7 +38,8 @@ class Memory {
     for (const buffer of this.buffers) {
       const count = s.cellsOf(rank, buffer).length;
       cells[buffer] = s.cells[buffer].map((cell, i) => make(tr, 'td', {
-        class: `${buffer.toLowerCase()} ${i ? '' : 'begins'} ${i < count ? '' : 'none'}` }));
+        class: `${buffer.toLowerCase()} ${i ? '' : 'begins'} ${i < count ? '' : 'none'}`,
+        style: s.hasNumbers ? `min-width: calc(${this.widthOf(buffer, cell)}ch + 0.8rem)` : '' }));
     }
     return { rank, tr, cells };
   }
@@ -56,8 +67,7 @@ class Memory {
     td.textContent = '';
     if (numbers.length) this.write(make(td, 'div', {}), numbers);
     if (!numbers.length) make(td, 'span', { class: 'unseen' }, td.title);
-    td.classList.remove('fresh');
-    if (fresh) { void td.offsetWidth; td.classList.add('fresh'); }
+    if (fresh) arrive(td);
   }
 
   whose(value) {
@@ -68,7 +78,7 @@ class Memory {
 
   /* All numbers of a small cell, the first and the last of a larger one. */
   write(box, numbers) {
-    const few = numbers.length <= (this.schedule.n <= 8 ? 4 : 2);
+    const few = this.isFew(numbers.length);
     const text = (number) => (number === null ? '·' : number);
     box.className = few && numbers.length > 2 ? 'four' : '';
     if (few) for (const number of numbers) make(box, 'span', {}, text(number));

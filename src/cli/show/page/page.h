@@ -7,8 +7,9 @@
 
 #include <stdio.h>
 
-#define GYRE_PAGE_RANKS_MAX   64 /* ranks that still have a place on the circle */
-#define GYRE_PAGE_NUMBERS_MAX 16 /* ranks whose numbers are shown too */
+#define GYRE_PAGE_RANKS_MAX    64  /* ranks that still have a place on the circle */
+#define GYRE_PAGE_NUMBERS_MAX  16  /* ranks whose numbers are shown too … */
+#define GYRE_PAGE_ELEMENTS_MAX 256 /* … if each has so few of them */
 
 struct gyre_page_schedule {
     const struct gyre_algorithm *algorithm;

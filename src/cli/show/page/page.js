@@ -1,7 +1,6 @@
 /* The page: one clock for all schedules on it. `round` rounds are over; `part` of the next one,
  * 0 … 1, is under way while the page plays. */
 const $ = (id) => document.getElementById(id);
-const still = matchMedia('(prefers-reduced-motion: reduce)');
 
 class Page {
   constructor(schedules) {

@@ -28,6 +28,13 @@ function make(parent, name, attributes, text) {
   return element;
 }
 
+/* Something new fades in. */
+const still = matchMedia('(prefers-reduced-motion: reduce)');
+
+function arrive(element) {
+  if (!still.matches) element.animate([{ opacity: 0.05 }, { opacity: 1 }], 600);
+}
+
 const point = (r, a) => [r * Math.sin(a), -r * Math.cos(a)]; /* angles turn clockwise from noon */
 const fixed = (x) => x.toFixed(1);
 

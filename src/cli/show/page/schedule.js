@@ -21,7 +21,18 @@ class Schedule {
     this.hasNumbers = Boolean(data.ranks[0].numbers);
     this.cut();
     this.play();
+    this.measureNumbers();
     this.tellPhases();
+  }
+
+  /* The digits of the longest number that a buffer ever holds. */
+  measureNumbers() {
+    this.digits = {};
+    for (const buffer of this.hasNumbers ? BUFFERS : []) {
+      const longest = this.states.map((ranks) => ranks.map((state) =>
+        state[buffer + '#'].reduce((most, x) => (x === null ? most : Math.max(most, x)), 0)));
+      this.digits[buffer] = String(Math.max(...longest.flat())).length;
+    }
   }
 
   size(rank, buffer) { // in bytes; null: the rank has none
