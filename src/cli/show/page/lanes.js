@@ -94,7 +94,7 @@ class Lanes {
     const rough = this.longest / (5 * this.zoom), power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((k) => k * power).find((k) => k >= rough);
     strip.axis.textContent = '';
-    for (let t = 0; t <= this.longest * 0.98; t += step) {
+    for (let t = 0; t <= this.longest * (1 - 0.06 / this.zoom); t += step) {
       const mark = make(strip.axis, 'span', {}, t === 0 ? '0' : timeText(t));
       mark.style.left = `${100 * t / this.longest}%`;
     }
