@@ -1,7 +1,8 @@
 /* Texts of users, of files and of other programs against everything that reads them: numbers, sizes
  * and durations, words, numbers of ranks and hosts, layouts, rules for algorithms, prices, node
  * lists of Slurm, lines of another launcher, class names, widths of a network, JSON, options of a
- * training. The first byte of an input says which, the rest is the text.
+ * training, schedules from a file, which the checker then proves. The first byte of an input says
+ * which, the rest is the text.
  *
  * What is checked beside memory safety: a text is taken or refused with a sentence, and what is
  * taken lies within the limits that its reader promises. */
@@ -9,7 +10,9 @@
 
 #include "base/bytes.h"
 #include "base/env.h"
+#include "cli/check/listed.h"
 #include "collectives/choose/preference.h"
+#include "collectives/prove/check.h"
 #include "collectives/schedule/layout.h"
 #include "data/classes.h"
 #include "data/files/json.h"
@@ -233,9 +236,24 @@ static void read_options(const char *text, struct gyre_trouble *trouble)
     free(lines);
 }
 
+/* -- a schedule -------------------------------------------------------------------------------- */
+
+/* What was taken is proved or has a defect: the checker believes nothing. */
+static void read_schedule(const char *text, struct gyre_trouble *trouble)
+{
+    struct gyre_listed listed;
+    int status = gyre_listed_read(&listed, "it", text, strlen(text), trouble);
+    REQUIRE(status != 0 || (listed.ranks == listed.slice.n && listed.slice.n >= 1));
+    if (status == 0)
+        status = gyre_check_schedule(gyre_listed_algorithm(&listed), &listed.slice, trouble);
+    if (status != 0)
+        check_refusal(status, trouble);
+    gyre_listed_deinit(&listed);
+}
+
 static void (*const reader[])(const char *text, struct gyre_trouble *trouble) = {
-    read_numbers, read_words, read_seating, read_layout, read_slurm,  read_rules,
-    read_tuning,  read_model, read_json,    read_lines,  read_options};
+    read_numbers, read_words, read_seating, read_layout, read_slurm,   read_rules,
+    read_tuning,  read_model, read_json,    read_lines,  read_options, read_schedule};
 
 enum { READERS = sizeof reader / sizeof *reader };
 
@@ -268,7 +286,23 @@ static const char *const good[READERS][3] = {
     {"13,64,3", "784,500,10", "setosa,virginica"},
     {"{\"n\": 12, \"s\": \"\\u00e9\", \"a\": [1, {\"b\": null}]}", "{}", "{\"x\": [[]]}"},
     {"signal 15\ndone\n", "failed 137 rank 2 on a: gone\n", "done\n"},
-    {"epochs = 3\nhidden = 64,32 # two\n", "preset = wine\nlr = 1e-3\n", "resume\nkeep=2"}};
+    {"epochs = 3\nhidden = 64,32 # two\n", "preset = wine\nlr = 1e-3\n", "resume\nkeep=2"},
+    {"{\"operation\":\"all_reduce\",\"n\":2,\"count\":1,\"ranks\":[{\"rank\":0,\"rounds\":[["
+     "{\"kind\":\"SEND\",\"buffer\":\"INPUT\",\"offset\":0,\"length\":4,\"peer\":1},"
+     "{\"kind\":\"RECV\",\"buffer\":\"SCRATCH\",\"offset\":0,\"length\":4,\"peer\":1}],["
+     "{\"kind\":\"REDUCE\",\"buffer\":\"OUTPUT\",\"offset\":0,\"length\":4,\"final\":true,"
+     "\"sources\":[{\"buffer\":\"INPUT\",\"offset\":0},{\"buffer\":\"SCRATCH\",\"offset\":0}]}]]},"
+     "{\"rank\":1,\"rounds\":[["
+     "{\"kind\":\"SEND\",\"buffer\":\"INPUT\",\"offset\":0,\"length\":4,\"peer\":0},"
+     "{\"kind\":\"RECV\",\"buffer\":\"SCRATCH\",\"offset\":0,\"length\":4,\"peer\":0}],["
+     "{\"kind\":\"REDUCE\",\"buffer\":\"OUTPUT\",\"offset\":0,\"length\":4,\"final\":true,"
+     "\"sources\":[{\"buffer\":\"SCRATCH\",\"offset\":0},{\"buffer\":\"INPUT\",\"offset\":0}]}]]}]"
+     "}",
+     "{\"operation\":\"all_gather\",\"n\":1,\"count\":3,\"counts\":[3],\"ranks\":[{\"rank\":0,"
+     "\"scratch_bytes\":0,\"rounds\":[[{\"kind\":\"COPY\",\"buffer\":\"OUTPUT\",\"offset\":0,"
+     "\"length\":12,\"sources\":[{\"buffer\":\"INPUT\",\"offset\":0}]}]]}]}",
+     "{\"operation\":\"all_to_all\",\"in_place\":true,\"n\":1,\"count\":1,\"ranks\":[{\"rank\":0,"
+     "\"rounds\":[]}]}"}};
 
 static size_t make_case(uint64_t seed, uint8_t *data)
 {
