@@ -1,10 +1,12 @@
 """The page of `gyre show --html` in a real Chromium, by its keys and buttons. What it shows at the
 end is held against `gyre show --run`, which prints what the player of the proof has played.
 
-    page.py TOOL FOLDER
+    page.py TOOL FOLDER EXERCISES
 
 Waits are for what the page says of itself; the deadline of a wait is only for a page that hangs."""
+import glob
 import json
+import shutil
 import subprocess
 import sys
 
@@ -14,7 +16,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
-TOOL, FOLDER = sys.argv[1:3]
+TOOL, FOLDER, EXERCISES = sys.argv[1:4]
 HANGS = 600  # seconds
 SCRIPT_MAX = 60 * 1024  # bytes
 
@@ -45,12 +47,12 @@ def check(held, what):
 
 def start():
     options = webdriver.ChromeOptions()
-    options.binary_location = '/usr/bin/chromium'
+    options.binary_location = shutil.which('chromium')
     for word in ('--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage',
                  '--window-size=1280,900'):
         options.add_argument(word)
     options.set_capability('goog:loggingPrefs', {'browser': 'ALL', 'performance': 'ALL'})
-    driver = webdriver.Chrome(options=options, service=Service('/usr/bin/chromedriver'))
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which('chromedriver')))
     driver.set_page_load_timeout(HANGS)
     driver.set_script_timeout(HANGS)
     return driver
@@ -161,6 +163,21 @@ def keys(driver):
     check_quiet(driver)
 
 
+def defects(driver):
+    """A schedule with a defect plays up to it, and says it."""
+    for file in sorted(set(glob.glob(f'{EXERCISES}/*.json')) -
+                       set(glob.glob(f'{EXERCISES}/*-mended.json'))):
+        path = f'{FOLDER}/page.html'
+        done = subprocess.run([TOOL, 'check', file, '--html', path], capture_output=True, text=True,
+                              check=False)
+        driver.get(f'file://{path}')
+        press(driver, Keys.END)
+        wait(driver, 'page.round === page.rounds')
+        shown = driver.find_element(By.ID, 'defect').text
+        check(done.returncode == 1 and shown and shown in done.stderr, f'{file}: it shows {shown}')
+        check_quiet(driver)
+
+
 def everything_has_a_name(driver):
     unnamed = driver.execute_script('''
         const named = (e) => e.getAttribute('aria-label') || e.textContent.trim() ||
@@ -190,7 +207,7 @@ def is_small(driver):
 def main():
     driver = start()
     try:
-        for test in (final_states, plays_to_the_end, keys, fits, is_small):
+        for test in (final_states, plays_to_the_end, keys, defects, fits, is_small):
             test(driver)
             print(f'{test.__name__}: ok', flush=True)
     finally:

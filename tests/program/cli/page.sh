@@ -15,4 +15,5 @@ for program in chromium chromedriver "$python"; do
 done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-PYTHONDONTWRITEBYTECODE=1 "$python" "$source/tests/program/cli/page.py" "$build/gyre" "$work"
+PYTHONDONTWRITEBYTECODE=1 "$python" "$source/tests/program/cli/page.py" "$build/gyre" "$work" \
+    "$source/docs/learn/exercises"
