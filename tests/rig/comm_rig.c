@@ -19,7 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOST_S 60 /* until every survivor of a lost rank has ended */
+#define LOST_S  90 /* until every survivor of a lost rank has ended */
+#define LEAST_S 90 /* a starved process may stand still for half a minute */
 
 uint64_t rig_now(void)
 {
@@ -153,9 +154,20 @@ static bool is_excused(uint64_t excused, int rank)
     return rank < 64 && excused >> rank & 1;
 }
 
+static int patient(int seconds)
+{
+    return seconds < LEAST_S ? LEAST_S : seconds;
+}
+
+static uint64_t limit_after(int seconds)
+{
+    return rig_now() + (uint64_t)seconds * 1000000000 * (uint64_t)rig_slow();
+}
+
 int rig_wait(struct rig *rig, int seconds, uint64_t excused)
 {
-    uint64_t limit = rig_now() + (uint64_t)seconds * 1000000000 * (uint64_t)rig_slow();
+    seconds = patient(seconds);
+    uint64_t limit = limit_after(seconds);
     int bad = 0;
     for (int rank = 0; rank < rig->n; rank++) {
         if (is_excused(excused, rank))
@@ -183,7 +195,7 @@ int rig_wait(struct rig *rig, int seconds, uint64_t excused)
 bool rig_reach(const struct rig *rig, uint64_t number, int seconds)
 {
     const struct timespec pause = {.tv_nsec = 100000};
-    uint64_t limit = rig_now() + (uint64_t)seconds * 1000000000 * (uint64_t)rig_slow();
+    uint64_t limit = limit_after(patient(seconds));
     for (int rank = 0; rank < rig->n; rank++)
         while (rig->shared->place[rank] < number) {
             siginfo_t ended = {0};

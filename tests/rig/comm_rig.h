@@ -42,15 +42,15 @@ struct rig_shared {
 /* Starts the ranks. */
 void rig_start(struct rig *rig);
 
-/* Waits for all, at most `seconds` × GYRE_TEST_SLOW, then kills what is left. Returns how many did
- * not exit with 0, not counting ranks that were killed or stopped on purpose (bit set in
- * `excused`, of the first 64). */
+/* Waits for all, at most `seconds` × GYRE_TEST_SLOW, and no less than 90, for a starved process may
+ * stand still for half a minute. Then kills what is left. Returns how many did not exit with 0, not
+ * counting ranks that were killed or stopped on purpose (bit set in `excused`, of the first 64). */
 int rig_wait(struct rig *rig, int seconds, uint64_t excused);
 
 int rig_run(struct rig *rig, int seconds); /* both */
 
 /* Waits until each rank's place has come to that number. False: some rank has ended instead, or the
- * time, × GYRE_TEST_SLOW, is over. */
+ * time, × GYRE_TEST_SLOW, is over; it is no less than 90 seconds. */
 bool rig_reach(const struct rig *rig, uint64_t number, int seconds);
 
 /* Notes a failed call: status, text and time in the shared page. */

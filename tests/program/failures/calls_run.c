@@ -225,7 +225,7 @@ static void play(const struct calls_scene *scene, int victim, struct run *run)
     for (int i = 0; i < run->count; i++)
         wait_for(&run->process[i], end);
     struct pollfd ended = {life[0], POLLIN, 0};
-    run->lives_on = poll(&ended, 1, 5000) != 1;
+    run->lives_on = poll(&ended, 1, 90000) != 1;
     close(life[0]);
     close(keeper);
     for (int i = 0; i < run->count; i++) {

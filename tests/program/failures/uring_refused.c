@@ -21,7 +21,7 @@
 #define TEXT_MAX   4096
 #define BYTES      300000
 #define POLLS_MOST 1000000
-#define SECONDS    40 /* the longest life of a child */
+#define SECONDS    300 /* the longest life of a child */
 
 enum child_end { SERVED_BY_EPOLL = 10, SERVED_BY_RING, NO_FILTER, WRONG_DATA, NO_PAIR, WRONG_TRY };
 

@@ -62,7 +62,7 @@ void rig_kill(struct rig *rig, uint32_t rank, int signal);
 void rig_end_launcher(struct rig *rig);
 
 /* Wait for a condition, at most RIG_AWAIT_S × GYRE_TEST_SLOW seconds; then the test fails. */
-#define RIG_AWAIT_S 30
+#define RIG_AWAIT_S 90
 void rig_await_phase(struct rig *rig, uint32_t rank, int phase);
 void rig_await_failure(struct rig *rig, uint32_t rank);
 int rig_exit_code(struct rig *rig, uint32_t rank); /* waits for the rank; −signal if one ended it */

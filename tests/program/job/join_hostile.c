@@ -132,7 +132,7 @@ static pid_t start_attack(const struct attack *attack, uint16_t port)
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        alarm(60); /* a test that failed leaves no attacker behind */
+        alarm(300); /* a test that failed leaves no attacker behind */
         attack_in_child(attack, port, ready[1]);
     }
     close(ready[1]);

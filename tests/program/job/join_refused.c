@@ -281,7 +281,7 @@ static int next_record(struct gyre_talk *talk, struct gyre_record *record)
 {
     int status;
     struct pollfd wait = {.fd = talk->fd, .events = POLLIN};
-    while ((status = gyre_talk_step(talk, record)) == GYRE_AGAIN && poll(&wait, 1, 20000) == 1) {
+    while ((status = gyre_talk_step(talk, record)) == GYRE_AGAIN && poll(&wait, 1, 90000) == 1) {
     }
     return status;
 }
@@ -384,7 +384,7 @@ static void the_death_of_rank_0_at_once_is_told(void **state)
     struct pollfd wait = {.fd = listener, .events = POLLIN};
     assert_true(listener >= 0);
     rig_start(&rig, 1);
-    assert_int_equal(poll(&wait, 1, 20000), 1);
+    assert_int_equal(poll(&wait, 1, 90000), 1);
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     assert_true(fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset));
     close(listener);
@@ -475,7 +475,7 @@ static pid_t start_foreigner(uint16_t port, bool speaks)
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        alarm(60);
+        alarm(300);
         serve_as_foreigner(listener, speaks);
     }
     close(listener);
@@ -561,7 +561,7 @@ static void another_rank_is_not_taken_for_rank_0(void **state)
     pid_t server = fork();
     assert_true(server >= 0);
     if (server == 0) {
-        alarm(60);
+        alarm(300);
         serve_as_rank_2(listener, &rig.rank[2].job);
     }
     close(listener);

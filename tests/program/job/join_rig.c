@@ -75,7 +75,7 @@ static bool hears(int fd, struct word expected)
     struct word word;
     struct pollfd wait = {.fd = fd, .events = POLLIN};
     size_t have = 0;
-    while (have < sizeof word && poll(&wait, 1, 20000) == 1) {
+    while (have < sizeof word && poll(&wait, 1, 90000) == 1) {
         ssize_t n = recv(fd, (char *)&word + have, sizeof word - have, 0);
         if (n <= 0)
             return false;
@@ -157,7 +157,7 @@ void rig_start(struct rig *rig, int index)
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        alarm(60);
+        alarm(300);
         if (rank->capture)
             dup2(log[1], STDERR_FILENO);
         child(rig, index);
@@ -174,7 +174,7 @@ bool rig_log_says(struct rig *rig, int index, const char *words)
     char text[8192] = "";
     size_t have = 0;
     struct pollfd wait = {.fd = rig->rank[index].log, .events = POLLIN};
-    while (!strstr(text, words) && have < sizeof text - 1 && poll(&wait, 1, 20000) == 1) {
+    while (!strstr(text, words) && have < sizeof text - 1 && poll(&wait, 1, 90000) == 1) {
         ssize_t n = read(wait.fd, text + have, sizeof text - 1 - have);
         if (n <= 0)
             break;

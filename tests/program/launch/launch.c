@@ -405,9 +405,9 @@ static void a_deaf_rank_is_killed_after_all(void **state)
     rig_end(&rig);
 }
 
-static void a_second_interrupt_kills(void **state)
+/* Interrupts twice. Returns how long the ranks outlived the second time. */
+static uint64_t interrupt_twice(void)
 {
-    (void)state;
     rig_start(
         &rig,
         WORDS("-n", "2",
@@ -419,11 +419,21 @@ static void a_second_interrupt_kills(void **state)
     uint64_t before = gyre_now_ns();
     rig_signal(&rig, SIGINT);
     rig_wait_end(&rig);
+    uint64_t took = gyre_now_ns() - before;
     assert_int_equal(rig.code, 128 + SIGINT);
-    assert_in_range(gyre_now_ns() - before, 0,
-                    4 * GYRE_SECOND); /* after 5 s they are killed anyway */
     rig_wait_lifeless(&rig);
     rig_end(&rig);
+    return took;
+}
+
+/* After 5 s they are killed anyway, so one trial has to be faster. A starved machine may take that
+ * long for any one of them. */
+static void a_second_interrupt_kills(void **state)
+{
+    int trials = 1;
+    (void)state;
+    while (interrupt_twice() > 4 * GYRE_SECOND)
+        assert_in_range(++trials, 0, 6);
 }
 
 static void a_stop_stops_the_ranks_too(void **state)
