@@ -72,6 +72,13 @@ static void grant(struct gyre_domain *domain, struct gyre_renewal *news)
     go_on_over(domain, news, fd);
 }
 
+static const char *advice_on(int error)
+{
+    return error == EMFILE || error == ENFILE
+               ? "raise ulimit -n"
+               : "is there a firewall (GYRE_PORT_RANGE), another network (GYRE_INTERFACE)?";
+}
+
 /* Tells the job that a first connection cannot be made. */
 static void tell_unreached(struct gyre_domain *domain, const struct gyre_renewal *news)
 {
@@ -81,10 +88,11 @@ static void tell_unreached(struct gyre_domain *domain, const struct gyre_renewal
     gyre_address_format(&joined->member[joined->rank].address, own);
     snprintf(text, sizeof text,
              "rank %u on %s cannot be reached at %s by rank %u on %s (%s) for twice the dead time: "
-             "%s; is there a firewall (GYRE_PORT_RANGE), another network (GYRE_INTERFACE)?",
+             "%s; %s",
              news->rank, joined->member[news->rank].host, to, joined->rank,
              joined->member[joined->rank].host, own,
-             news->error ? strerror(news->error) : "it makes no connection");
+             news->error ? strerror(news->error) : "it makes no connection",
+             advice_on(news->error));
     gyre_watch_report(domain->watch, GYRE_PEER_LOST, news->rank, true, text);
 }
 
@@ -125,7 +133,7 @@ bool gyre_domain_mend(struct gyre_domain *domain)
 
 static bool mend_once(struct gyre_domain *domain)
 {
-    gyre_domain_enter(domain);
+    gyre_domain_enter_aside(domain);
     bool left = gyre_domain_mend(domain);
     gyre_domain_leave(domain);
     return left;

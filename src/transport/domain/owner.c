@@ -27,7 +27,6 @@ bool gyre_domain_try_enter(struct gyre_domain *domain)
 static void queue_up(struct gyre_domain *domain)
 {
     uint32_t number = atomic_fetch_add(&domain->numbers, 1);
-    gyre_activity_note_thread(&domain->activity);
     atomic_fetch_add(&domain->wanted, 1);
     gyre_domain_wake_owner(domain);
     while (atomic_load(&domain->turn) != number || !gyre_domain_try_enter(domain))
@@ -37,6 +36,14 @@ static void queue_up(struct gyre_domain *domain)
 }
 
 void gyre_domain_enter(struct gyre_domain *domain)
+{
+    if (!gyre_domain_wanted(domain) && gyre_domain_try_enter(domain))
+        return;
+    gyre_activity_note_thread(&domain->activity);
+    queue_up(domain);
+}
+
+void gyre_domain_enter_aside(struct gyre_domain *domain)
 {
     if (gyre_domain_wanted(domain) || !gyre_domain_try_enter(domain))
         queue_up(domain);

@@ -158,6 +158,42 @@ static void a_door_that_is_closed_is_told(void **state)
     munmap(rig.shared, sizeof *rig.shared);
 }
 
+/* -- a standstill ------------------------------------------------------------------------------ */
+
+/* Ranks 0 and 1 each wait for a message of the other. Connections that were made meanwhile, and the
+ * threads that made them, are no motion. */
+static int receive_at_both_ends(struct gyre_comm *comm, struct rig *rig)
+{
+    float data[10];
+    int rank = gyre_rank(comm), status = gyre_barrier(comm);
+    if (!status && rank < 2)
+        status = gyre_recv(comm, data, 10, GYRE_F32, !rank);
+    if (!status)
+        status = gyre_barrier(comm);
+    rig_note(rig, comm, status, rig_now());
+    gyre_finalize(comm);
+    return 0;
+}
+
+static void a_standstill_is_told(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct rig rig = {.n = 3,
+                          .transport = "tcp",
+                          .dead_ms = SHORT_DEAD_MS,
+                          .before = link_at_first_use,
+                          .body = receive_at_both_ends};
+        rig_start(&rig);
+        assert_int_equal(rig_wait(&rig, 60, 0), 0);
+        for (int rank = 0; rank < rig.n; rank++)
+            if (rig.shared->status[rank] != GYRE_MISMATCH &&
+                !strstr(rig.shared->error[rank], "silent")) /* as above */
+                fail_msg("rank %d says: %s", rank, rig.shared->error[rank]);
+        munmap(rig.shared, sizeof *rig.shared);
+    }
+}
+
 /* -- a rank that has left ---------------------------------------------------------------------- */
 
 /* Rank 1 leaves without a call. Rank 0 waits for it in an operation, over a link that is not
@@ -179,7 +215,7 @@ static void a_rank_that_has_left_is_told(void **state)
 {
     struct rig rig = {.n = 2,
                       .transport = "tcp",
-                      .dead_ms = 4000,
+                      .dead_ms = LONG_DEAD_MS,
                       .before = link_at_first_use,
                       .body = leave_or_wait};
     (void)state;
@@ -266,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_death_without_a_link_is_told),
         cmocka_unit_test(a_death_under_a_first_connection_is_told),
         cmocka_unit_test(a_door_that_is_closed_is_told),
+        cmocka_unit_test(a_standstill_is_told),
         cmocka_unit_test(a_rank_that_has_left_is_told),
         cmocka_unit_test(strangers_change_nothing),
     };
