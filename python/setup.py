@@ -1,19 +1,30 @@
 """Builds gyre_torch against the torch that is installed.
 
 libgyre is the one that pkg-config finds. Where it finds none, and this folder stands in a checkout
-of Gyre, libgyre is built there by meson and becomes part of the extension. LIBGYRE_BUILD names a
-build folder of that checkout, which is then used in any case.
-"""
+of Gyre or is an sdist, libgyre is built by meson and becomes part of the extension. The environment
+changes that:
+
+    LIBGYRE_BUILD     a build folder of the checkout, whose library becomes part of the extension
+    LIBGYRE_BUNDLED   1: as if pkg-config found none
+    LIBGYRE_OPTIONS   words for meson where the library is built: "-Dgyre:verbs=disabled"
+
+Tested by tests/program/torch/install.py."""
 
 import glob
 import os
+import shlex
+import shutil
 import subprocess
 
 from setuptools import setup
-from torch.utils.cpp_extension import BuildExtension, CppExtension
+
+try:
+    import torch
+    from torch.utils.cpp_extension import BuildExtension, CppExtension
+except ImportError as error:
+    raise SystemExit(f"gyre-torch: builds against the torch that is installed, but: {error}")
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
 os.chdir(HERE)
 
 
@@ -35,41 +46,84 @@ def use_installed():
     return ask_pkg_config("--cflags"), link_words + ["-Wl,-rpath," + place for place in places]
 
 
-def use_checkout(build):
-    """Builds libgyre.a in a build folder, and gives the words that make it part of an extension."""
-    if not os.path.exists(os.path.join(ROOT, "meson.build")):
-        raise SystemExit("gyre-torch: pkg-config finds no gyre, and there is no checkout to build")
-    if not os.path.exists(os.path.join(build, "build.ninja")):
-        subprocess.check_call(["meson", "setup", "--buildtype", "release", build, ROOT])
-    subprocess.check_call(["ninja", "-C", build, "src/libgyre.a"])
+def use_archive(root, build, archive):
+    """The words that make a libgyre.a of a build folder part of the extension."""
     os.environ["PKG_CONFIG_PATH"] = os.path.join(build, "meson-uninstalled")
-    needed = [word for word in ask_pkg_config("--libs", "--static") if word != "-lgyre"]
-    library = os.path.join(build, "src", "libgyre.a")
-    link_words = [library, "-Wl,--exclude-libs,libgyre.a"] + needed
-    return ["-I" + os.path.join(ROOT, "include")], link_words
+    needed = [
+        word
+        for word in ask_pkg_config("--libs", "--static")
+        if word != "-lgyre" and not word.startswith("-Wl,-rpath,")
+    ]
+    link_words = [
+        os.path.join(build, archive),
+        "-Wl,--exclude-libs,ALL",
+        "-Wl,--as-needed",
+        "-Wl,--strip-debug",
+    ]
+    return ["-I" + os.path.join(root, "include")], link_words + needed
 
 
-def find_libgyre():
+def sources():
+    """The folder with the library's sources: the checkout, or what an sdist carries."""
+    for root in (os.path.join(HERE, "libgyre"), os.path.dirname(HERE)):
+        if os.path.exists(os.path.join(root, "include", "gyre", "gyre.h")):
+            return root
+    raise SystemExit(
+        "gyre-torch: pkg-config finds no gyre, and its sources are not here to build it"
+    )
+
+
+def build_library(place):
+    """Builds libgyre.a without tests and benches, as a part of a project of a few lines."""
+    root = sources()
+    project = os.path.join(place, "libgyre")
+    build = os.path.join(project, "build")
+    shutil.rmtree(project, ignore_errors=True)
+    os.makedirs(os.path.join(project, "subprojects"))
+    os.symlink(root, os.path.join(project, "subprojects", "gyre"))
+    with open(os.path.join(project, "meson.build"), "w") as words:
+        words.write("project('gyre_torch', 'c')\nsubproject('gyre')\n")
+    options = shlex.split(os.environ.get("LIBGYRE_OPTIONS", ""))
+    subprocess.check_call(
+        ["meson", "setup", "--buildtype", "release", "-Db_staticpic=true", *options, build, project]
+    )
+    archive = os.path.join("subprojects", "gyre", "src", "libgyre.a")
+    subprocess.check_call(["ninja", "-C", build, archive])
+    return use_archive(root, build, archive)
+
+
+def find_library(place):
     build = os.environ.get("LIBGYRE_BUILD")
-    if build or ask_pkg_config("--cflags") is None:
-        return use_checkout(os.path.abspath(build or os.path.join(ROOT, "build-python")))
+    if build:
+        archive = os.path.join("src", "libgyre.a")
+        subprocess.check_call(["ninja", "-C", build, archive])
+        return use_archive(sources(), os.path.abspath(build), archive)
+    if os.environ.get("LIBGYRE_BUNDLED") == "1" or ask_pkg_config("--cflags") is None:
+        return build_library(os.path.abspath(place))
     return use_installed()
 
 
-compile_words, link_words = find_libgyre()
+class Build(BuildExtension):
+    """Finds the library when the extension is built, not for each question of pip's."""
+
+    def build_extensions(self):
+        compile_words, link_words = find_library(self.build_temp)
+        for extension in self.extensions:
+            extension.extra_compile_args += compile_words
+            extension.extra_link_args += link_words
+            extension.depends += [word for word in link_words if word.endswith(".a")]
+        super().build_extensions()
+
+
+extension = CppExtension(
+    "gyre_torch._C",
+    ["src/all.cpp"],
+    depends=glob.glob("src/*"),
+    extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall"],
+)
 
 setup(
-    ext_modules=[
-        CppExtension(
-            "gyre_torch._C",
-            ["src/all.cpp"],
-            depends=glob.glob("src/*") + [
-                word for word in link_words if word.endswith(".a")
-            ],
-            extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall"]
-            + compile_words,
-            extra_link_args=link_words,
-        )
-    ],
-    cmdclass={"build_ext": BuildExtension},
+    ext_modules=[extension],
+    cmdclass={"build_ext": Build},
+    install_requires=["torch==" + torch.__version__.split("+")[0]],
 )

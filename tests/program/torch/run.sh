@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs one test of gyre_torch: builds the extension from python/ against the library of the build
-# folder, and runs the test with the torch that `./do packages torch` has fetched. Exits with 77
-# where that is absent.
+# folder, and runs the test with the torch that `./do packages torch` has fetched; or, where
+# GYRE_TORCH is a version, with that of `./do packages torch VERSION`. Exits with 77 where that is
+# absent.
 #
 #     run.sh SOURCE BUILD NAME
 #
@@ -11,16 +12,17 @@ set -eu
 source=$1
 build=$2
 name=$3
-python=${XDG_CACHE_HOME:-$HOME/.cache}/gyre/torch/bin/python
-place=$build/python
+version=${GYRE_TORCH:+-$GYRE_TORCH}
+python=${XDG_CACHE_HOME:-$HOME/.cache}/gyre/torch$version/bin/python
+place=$build/python$version
 watch=
 if [ "${GYRE_TEST_SANITIZE:-}" = address ]; then
-    place=$build/python-address
+    place=$build/python$version-address
     # with the library of C++, whose exceptions are watched, too
     watch=$(gcc -print-file-name=libasan.so):$(gcc -print-file-name=libstdc++.so)
 fi
 if [ ! -x "$python" ]; then
-    echo "no PyTorch here: ./do packages torch fetches it"
+    echo "no PyTorch here: ./do packages torch${GYRE_TORCH:+ $GYRE_TORCH} fetches it"
     exit 77
 fi
 mkdir -p "$place/lib"
@@ -36,7 +38,8 @@ fi
 
 # One test builds at a time; those after it find all built, and touch nothing that others use.
 is_built() {
-    [ -f "$place/stamp" ] && [ -z "$(find "$source/python" "$source/include" "$build"/src/libgyre* \
+    [ -f "$place/stamp" ] && [ -z "$(find "$source"/python/*.py "$source/python/src" \
+        "$source/python/gyre_torch" "$source/include" "$build"/src/libgyre* \
         -type f -newer "$place/stamp" | head -n 1)" ]
 }
 
