@@ -38,6 +38,7 @@ def _join(options, _backend_options):
         name=options.group_id or "default",
         timeout=options.timeout,
         formed=not getattr(options, "enable_reconfigure", False),
+        ranks=options.global_ranks_in_group,
     )
 
 
@@ -62,10 +63,12 @@ def _leave():
 
 def _register():
     """Makes the name "gyre" known to torch.distributed; torch calls this when it is imported."""
+    import torch
     import torch.distributed as dist
 
+    devices = ["cpu", "cuda"] if torch.version.cuda else ["cpu"]
     if dist.is_available() and not hasattr(dist.Backend, "GYRE"):
-        dist.Backend.register_backend("gyre", _join, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend("gyre", _join, extended_api=True, devices=devices)
 
 
 _register()

@@ -1,6 +1,7 @@
 /* How a group makes a call of Gyre: at once, or started. For the files that hold the calls. */
 #pragma once
 
+#include "device.h"
 #include "failure.h"
 #include "group.h"
 
@@ -32,6 +33,8 @@ template <auto Run, typename... Arguments>
 void Group::run(Operation &operation, Arguments... arguments)
 {
     RECORD_FUNCTION(operation.title, profiled(operation));
+    const Shown shown = show(operation);
+    settle(operation);
     const Communicator::Use comm(*communicator_, operation.call);
     const int status = Run(comm, arguments...);
     if (status)
@@ -44,6 +47,8 @@ void Group::run(Operation &operation, Arguments... arguments)
 template <auto Start, typename... Arguments>
 std::shared_ptr<Task> Group::start(Operation &operation, Arguments... arguments)
 {
+    const Shown shown = show(operation);
+    settle(operation);
     const Communicator::Use comm(*communicator_, operation.call);
     std::shared_ptr<Task> task =
         coalesces() ? coalesced_
@@ -59,23 +64,49 @@ std::shared_ptr<Task> Group::start(Operation &operation, Arguments... arguments)
     return task;
 }
 
-/* Makes a collective call in the way that the caller wants. Null: it has been waited for, or is
- * collected. */
-template <auto Run, auto Start, typename... Arguments>
+/* Puts the call on a stream. The handle is asked for without the right to call Gyre, because it may
+ * take Python's lock. */
+template <auto On, typename... Arguments>
+WorkRef Group::launch(Operation &operation, const c10::Device &device, Arguments... arguments)
+{
+    const Shown shown = show(operation);
+    const c10::Stream here = current_stream(device);
+    const c10::Stream stream = operation.async ? own_stream(device) : here;
+    void *const handle = handle_of(stream);
+    if (operation.async)
+        follow(stream, here);
+    const Communicator::Use comm(*communicator_, operation.call);
+    const int status = On(comm, arguments..., handle);
+    if (status)
+        communicator_->fail(operation.call, status);
+    for (const Buffer &buffer : operation.written)
+        buffer.deliver(stream);
+    for (const std::vector<Buffer> *buffers : {&operation.read, &operation.written})
+        for (const Buffer &buffer : *buffers)
+            buffer.keep(stream);
+    return wants_work(operation) ? on_stream(operation, stream) : nullptr;
+}
+
+/* Makes a collective call in the way that the caller wants. Null: it has been waited for, or is on
+ * the caller's stream, or is collected. */
+template <auto Run, auto Start, auto On, typename... Arguments>
 WorkRef Group::call(Operation &operation, Arguments... arguments)
 {
     sequence_++;
     if (operation.at_once && coalesces())
         lack(operation.call, "this reduction cannot be coalesced with other calls");
+    if constexpr (!std::is_null_pointer_v<decltype(On)>)
+        if (const auto device = device_of(operation); device && !operation.at_once && !coalesces())
+            return launch<On>(operation, *device, arguments...);
     if (operation.at_once ||
         (!operation.async && limit_of(operation).count() < 0 && !coalesces())) {
         run<Run>(operation, arguments...);
-        return operation.async ? new_work(operation, nullptr) : nullptr;
+        return wants_work(operation) ? new_work(operation, nullptr) : nullptr;
     }
     WorkRef work = finish_start(operation, start<Start>(operation, arguments...));
     if (work && !operation.async)
         work->wait();
-    return operation.async ? work : nullptr;
+    return wants_work(operation) ? work : nullptr;
 }
 
 } // namespace gyre_torch

@@ -11,7 +11,7 @@ using c10d::OpType;
 
 WorkRef Group::allreduce(Tensors &tensors, const c10d::AllreduceOptions &options)
 {
-    Operation operation = {"all_reduce", "gyre:all_reduce", OpType::ALLREDUCE, options.asyncOp,
+    Operation operation = {"all_reduce", "gyre:all_reduce", OpType::ALLREDUCE, is_async(options),
                            options.timeout};
     at::Tensor &tensor = only(operation.call, tensors);
     if (tensor.layout() == at::kSparse)
@@ -21,26 +21,26 @@ WorkRef Group::allreduce(Tensors &tensors, const c10d::AllreduceOptions &options
     operation.at_once = reduction.holds();
     operation.written = {buffer};
     operation.outputs = tensors;
-    return call<gyre_all_reduce, gyre_all_reduce_start>(
+    return call<gyre_all_reduce, gyre_all_reduce_start, gyre_all_reduce_on>(
         operation, buffer.data(), buffer.data(), buffer.count(), buffer.type(), reduction.op());
 }
 
 WorkRef Group::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options)
 {
-    Operation operation = {"broadcast", "gyre:broadcast", OpType::BROADCAST, options.asyncOp,
+    Operation operation = {"broadcast", "gyre:broadcast", OpType::BROADCAST, is_async(options),
                            options.timeout};
     check_root(operation.call, options.rootRank);
     const Buffer buffer = Buffer(operation.call, only(operation.call, tensors)).filled();
     (options.rootRank == rank_ ? operation.read : operation.written) = {buffer};
     operation.outputs = tensors;
-    return call<gyre_broadcast, gyre_broadcast_start>(operation, buffer.data(), buffer.data(),
-                                                      buffer.count(), buffer.type(),
-                                                      static_cast<int>(options.rootRank));
+    return call<gyre_broadcast, gyre_broadcast_start, gyre_broadcast_on>(
+        operation, buffer.data(), buffer.data(), buffer.count(), buffer.type(),
+        static_cast<int>(options.rootRank));
 }
 
 WorkRef Group::reduce(Tensors &tensors, const c10d::ReduceOptions &options)
 {
-    Operation operation = {"reduce", "gyre:reduce", OpType::REDUCE, options.asyncOp,
+    Operation operation = {"reduce", "gyre:reduce", OpType::REDUCE, is_async(options),
                            options.timeout};
     check_root(operation.call, options.rootRank);
     const at::Tensor &tensor = only(operation.call, tensors);
@@ -50,7 +50,7 @@ WorkRef Group::reduce(Tensors &tensors, const c10d::ReduceOptions &options)
     operation.at_once = reduction.holds();
     (root ? operation.written : operation.read) = {buffer};
     operation.outputs = tensors;
-    return call<gyre_reduce, gyre_reduce_start>(
+    return call<gyre_reduce, gyre_reduce_start, gyre_reduce_on>(
         operation, buffer.data(), root ? buffer.data() : nullptr, buffer.count(), buffer.type(),
         reduction.op(), static_cast<int>(options.rootRank));
 }
@@ -71,21 +71,21 @@ WorkRef Group::_allgather_base(at::Tensor &output, at::Tensor &input,
                                const c10d::AllgatherOptions &options)
 {
     Operation operation = {"all_gather_into_tensor", "gyre:all_gather_into_tensor",
-                           OpType::_ALLGATHER_BASE, options.asyncOp, options.timeout};
+                           OpType::_ALLGATHER_BASE, is_async(options), options.timeout};
     check_blocks(operation.call, output, input, size_);
     const Buffer from = Buffer(operation.call, input).filled(), to(operation.call, output);
     operation.read = {from};
     operation.written = {to};
     operation.outputs = {output};
-    return call<gyre_all_gather, gyre_all_gather_start>(operation, from.data(), to.data(),
-                                                        from.count(), from.type());
+    return call<gyre_all_gather, gyre_all_gather_start, gyre_all_gather_on>(
+        operation, from.data(), to.data(), from.count(), from.type());
 }
 
 WorkRef Group::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
                                     const c10d::ReduceScatterOptions &options)
 {
     Operation operation = {"reduce_scatter_tensor", "gyre:reduce_scatter_tensor",
-                           OpType::_REDUCE_SCATTER_BASE, options.asyncOp, options.timeout};
+                           OpType::_REDUCE_SCATTER_BASE, is_async(options), options.timeout};
     check_blocks(operation.call, input, output, size_);
     const Buffer from = Buffer(operation.call, input).filled(), to(operation.call, output);
     const Reduction reduction(operation.call, *communicator_, options.reduceOp, input);
@@ -93,7 +93,7 @@ WorkRef Group::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
     operation.read = {from};
     operation.written = {to};
     operation.outputs = {output};
-    return call<gyre_reduce_scatter, gyre_reduce_scatter_start>(
+    return call<gyre_reduce_scatter, gyre_reduce_scatter_start, gyre_reduce_scatter_on>(
         operation, from.data(), to.data(), to.count(), to.type(), reduction.op());
 }
 
@@ -101,7 +101,7 @@ WorkRef Group::gather_into_tensor(at::Tensor &output, at::Tensor &input,
                                   const c10d::GatherOptions &options)
 {
     Operation operation = {"gather_into_tensor", "gyre:gather_into_tensor", OpType::GATHER,
-                           options.asyncOp, options.timeout};
+                           is_async(options), options.timeout};
     check_root(operation.call, options.rootRank);
     const Buffer from = Buffer(operation.call, input).filled();
     Buffer to;
@@ -112,8 +112,9 @@ WorkRef Group::gather_into_tensor(at::Tensor &output, at::Tensor &input,
         operation.written = {to};
         operation.outputs = {output};
     }
-    return call<gyre_gather, gyre_gather_start>(operation, from.data(), to.data(), from.count(),
-                                                from.type(), static_cast<int>(options.rootRank));
+    return call<gyre_gather, gyre_gather_start, gyre_gather_on>(operation, from.data(), to.data(),
+                                                                from.count(), from.type(),
+                                                                static_cast<int>(options.rootRank));
 }
 
 /* -- all to all -------------------------------------------------------------------------------- */
@@ -148,7 +149,7 @@ WorkRef Group::alltoall_base(at::Tensor &output, at::Tensor &input,
                              const c10d::AllToAllOptions &options)
 {
     Operation operation = {"all_to_all_single", "gyre:all_to_all_single", OpType::ALLTOALL_BASE,
-                           options.asyncOp, options.timeout};
+                           is_async(options), options.timeout};
     check_alike(operation.call, output, input);
     const Buffer from = Buffer(operation.call, input).filled(), to(operation.call, output);
     const auto sent = counts_of(operation.call, input, from.each(), input_splits, size_);
@@ -157,8 +158,8 @@ WorkRef Group::alltoall_base(at::Tensor &output, at::Tensor &input,
     operation.written = {to};
     operation.outputs = {output};
     if (input_splits.empty() && output_splits.empty() && sent == received)
-        return call<gyre_all_to_all, gyre_all_to_all_start>(operation, from.data(), to.data(),
-                                                            sent.front(), from.type());
+        return call<gyre_all_to_all, gyre_all_to_all_start, gyre_all_to_all_on>(
+            operation, from.data(), to.data(), sent.front(), from.type());
     return call<gyre_all_to_all_v, gyre_all_to_all_v_start>(operation, from.data(), sent.data(),
                                                             nullptr, to.data(), received.data(),
                                                             nullptr, from.type());
@@ -166,8 +167,10 @@ WorkRef Group::alltoall_base(at::Tensor &output, at::Tensor &input,
 
 WorkRef Group::barrier(const c10d::BarrierOptions &options)
 {
-    Operation operation = {"barrier", "gyre:barrier", OpType::BARRIER, options.asyncOp,
+    Operation operation = {"barrier", "gyre:barrier", OpType::BARRIER, is_async(options),
                            options.timeout};
+    if (options.device && options.device->is_cuda())
+        current_stream(*options.device).synchronize();
     return call<gyre_barrier, gyre_barrier_start>(operation);
 }
 

@@ -88,7 +88,7 @@ WorkRef Group::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoales
         Tensors one = {tensor};
         allreduce(one, options);
     }
-    return calls.end(options.asyncOp);
+    return calls.end(is_async(options));
 }
 
 WorkRef Group::allgather_coalesced(TensorLists &outputs, Tensors &inputs,
@@ -106,7 +106,7 @@ WorkRef Group::allgather_coalesced(TensorLists &outputs, Tensors &inputs,
             to.front().push_back(list[i]);
         allgather(to, from, options);
     }
-    return calls.end(options.asyncOp);
+    return calls.end(is_async(options));
 }
 
 WorkRef Group::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
@@ -116,7 +116,7 @@ WorkRef Group::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs
     Coalescing calls(*this);
     for (size_t i = 0; i < inputs.size(); i++)
         _allgather_base(outputs[i], inputs[i], options);
-    return calls.end(options.asyncOp);
+    return calls.end(is_async(options));
 }
 
 WorkRef Group::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
@@ -126,7 +126,7 @@ WorkRef Group::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs
     Coalescing calls(*this);
     for (size_t i = 0; i < inputs.size(); i++)
         _reduce_scatter_base(outputs[i], inputs[i], options);
-    return calls.end(options.asyncOp);
+    return calls.end(is_async(options));
 }
 
 } // namespace gyre_torch

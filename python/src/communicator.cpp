@@ -1,6 +1,7 @@
 /* Tested by tests/program/torch/groups.py. */
 #include "communicator.h"
 
+#include "device.h"
 #include "failure.h"
 #include "store.h"
 
@@ -105,7 +106,20 @@ Communicator::Use::Use(Communicator &communicator, const char *call)
 void Communicator::fail(const char *call, int status) const
 {
     const std::string story = gyre_error(comm_);
+    if (status != GYRE_INVALID && status != GYRE_UNSUPPORTED)
+        abort_hooks.call();
     gyre_torch::fail(call, status, story.empty() ? gyre_error(nullptr) : story);
+}
+
+void Communicator::check_device(const char *call, const c10::Device &device) const
+{
+    const int own = this->device();
+    if (own < 0)
+        lack(call, c10::str("a tensor is on ", device, ", and this rank has no CUDA device: the ",
+                            "library was built without CUDA, or finds none"));
+    if (own != device.index())
+        refuse(call, c10::str("a tensor is on ", device, ", and this rank's device is cuda:", own,
+                              ", which was current when the group was made"));
 }
 
 int Communicator::status()
@@ -123,6 +137,7 @@ void Communicator::abort(const std::string &reason)
 
 void Communicator::give_up(const std::string &reason)
 {
+    abort_hooks.call();
     const std::lock_guard<std::mutex> hold(memory_);
     reason_ = reason;
 }
@@ -150,7 +165,8 @@ at::Tensor Communicator::allocate(int64_t count, const at::TensorOptions &option
     const Use comm(*this, "allocate_tensor");
     void *memory = nullptr;
     const size_t bytes = static_cast<size_t>(count) * options.dtype().itemsize();
-    const int status = bytes ? gyre_alloc(comm, bytes, &memory) : 0;
+    const auto allocate = options.device().is_cpu() ? gyre_alloc : gyre_alloc_device;
+    const int status = bytes ? allocate(comm, bytes, &memory) : 0;
     if (status)
         fail("allocate_tensor", status);
     if (!memory)
@@ -158,14 +174,18 @@ at::Tensor Communicator::allocate(int64_t count, const at::TensorOptions &option
     const std::lock_guard<std::mutex> hold(memory_);
     tensors_++;
     return at::from_blob(
-        memory, {count}, [self = shared_from_this()](void *freed) { self->release(freed); },
-        options);
+        memory, {count},
+        [self = shared_from_this(), device = options.device()](void *freed) {
+            self->release(freed, device);
+        },
+        options, options.device());
 }
 
-void Communicator::release(void *memory)
+void Communicator::release(void *memory, const c10::Device &device)
 {
     if (forked())
         return;
+    settle(device);
     std::shared_lock<std::shared_mutex> beside(use_);
     if (!ended_)
         gyre_free(comm_, memory);

@@ -8,6 +8,8 @@
  * lie in its memory, when the last of these is freed. */
 #pragma once
 
+#include "hooks.h"
+
 #include <ATen/ATen.h>
 #include <gyre/gyre.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -76,6 +78,19 @@ class Communicator : public std::enable_shared_from_this<Communicator>
     /* Throws a failed status with its story. */
     [[noreturn]] void fail(const char *call, int status) const;
 
+    /* This rank's CUDA device; negative: none. */
+    int device() const
+    {
+        return gyre_device(comm_);
+    }
+
+    /* Throws unless this rank's CUDA device is that one. */
+    void check_device(const char *call, const c10::Device &device) const;
+
+    /* What torch wants to be told. */
+    Hooks<AbortHook> abort_hooks;
+    Hooks<CompletionHook> completion_hooks;
+
     /* The communicator's failure so far; 0: none. */
     int status();
 
@@ -94,7 +109,8 @@ class Communicator : public std::enable_shared_from_this<Communicator>
     /* Frees a reduction's handle, unless the communicator was closed, which frees all. */
     void free_op(gyre_op op);
 
-    /* A tensor in memory that the ranks of this machine share. */
+    /* A tensor in memory that the ranks of this machine share, of the host or of this rank's
+     * device. */
     at::Tensor allocate(int64_t count, const at::TensorOptions &options);
 
     /* Closes all communicators of the process, and frees their memory even where tensors use it:
@@ -107,7 +123,7 @@ class Communicator : public std::enable_shared_from_this<Communicator>
   private:
     Communicator(gyre_comm *comm, std::string name, std::chrono::milliseconds timeout);
     void finalize();
-    void release(void *memory);
+    void release(void *memory, const c10::Device &device);
 
     gyre_comm *const comm_; /* null: unformed, and so closed from the beginning */
     const std::string name_;

@@ -3,16 +3,22 @@
  *
  * The group translates and holds no algorithm. Each collective is one call of Gyre:
  *
- *     asyncOp=False       the blocking call, in the thread of the caller; there is no Work
+ *     asyncOp=False       the blocking call, in the thread of the caller; there is no Work, unless
+ *                         torch has hooks that are told of it
  *     asyncOp=True        the starting call; its handle is in a Task, the Task in a Work
  *     between             the starting call, collected with others by a group of Gyre's calls;
  *     start_coalescing    one Work for all
- *     and end_coalescing */
+ *     and end_coalescing
+ *
+ * Tensors of a CUDA device take the call in the order of a stream, where Gyre has one for the
+ * collective: that of the caller, or with asyncOp=True the group's own, which follows it. Other
+ * calls first wait on the host for the caller's stream. */
 #pragma once
 
+#include "device_work.h"
+#include "profile.h"
+#include "versions.h"
 #include "work.h"
-
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <atomic>
 #include <set>
@@ -21,7 +27,6 @@
 namespace gyre_torch
 {
 
-using WorkRef = c10::intrusive_ptr<c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<std::vector<at::Tensor>>;
 
@@ -38,12 +43,12 @@ struct Operation {
     std::shared_ptr<gyre_received> received = nullptr; /* of a message from any rank */
 };
 
-class Group final : public c10d::Backend
+class Group final : public AnyBackend
 {
   public:
     /* A group that is not `formed` has no ranks until reconfigure() names them. */
     Group(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size, const std::string &name,
-          std::chrono::milliseconds timeout, bool formed);
+          std::chrono::milliseconds timeout, const std::vector<int64_t> &global_ranks, bool formed);
     ~Group() override;
 
     /* -- calls.cpp: one tensor on each side -- */
@@ -110,7 +115,13 @@ class Group final : public c10d::Backend
     c10::intrusive_ptr<Options> getBackendOptions() override;
     uint64_t getSequenceNumberForGroup() override;
     void setTimeout(std::chrono::milliseconds timeout) override;
-    c10d::ErrorType getError() override;
+    ErrorType getError() override;
+    bool supportsAbortHooks() const override;
+    void registerAbortHook(int64_t id, AbortHook hook) override;
+    void unregisterAbortHook(int64_t id) override;
+    bool supportsCompletionHooks() const override;
+    void registerCompletionHook(int64_t id, CompletionHook hook) override;
+    void unregisterCompletionHook(int64_t id) override;
     void abort() override;
     void shutdown() override;
     bool supportsSplitting() const override;
@@ -123,12 +134,15 @@ class Group final : public c10d::Backend
   private:
     class Coalescing;
 
-    template <auto Run, auto Start, typename... Arguments>
+    template <auto Run, auto Start, auto On = nullptr, typename... Arguments>
     WorkRef call(Operation &operation, Arguments... arguments);
+    template <auto On, typename... Arguments>
+    WorkRef launch(Operation &operation, const c10::Device &device, Arguments... arguments);
     template <auto Run, typename... Arguments>
     void run(Operation &operation, Arguments... arguments);
     template <auto Start, typename... Arguments>
     std::shared_ptr<Task> start(Operation &operation, Arguments... arguments);
+    bool wants_work(const Operation &operation) const;
     WorkRef finish_start(const Operation &operation, std::shared_ptr<Task> task);
     WorkRef new_work(const Operation &operation, std::shared_ptr<Task> task);
     std::chrono::milliseconds limit_of(const Operation &operation) const;
@@ -141,6 +155,12 @@ class Group final : public c10d::Backend
     void release_all();
     void arrive(std::chrono::milliseconds timeout);
     bool coalesces() const;
+    std::vector<int64_t> global_ranks_of(const std::vector<int> &ranks) const;
+    Shown show(const Operation &operation);
+    std::optional<c10::Device> device_of(const Operation &operation) const;
+    void settle(const Operation &operation) const;
+    c10::Stream own_stream(const c10::Device &device);
+    WorkRef on_stream(const Operation &operation, const c10::Stream &stream);
     void check_count(const char *call, size_t given) const;
     void check_root(const char *call, int64_t root) const;
 
@@ -148,6 +168,8 @@ class Group final : public c10d::Backend
     std::shared_ptr<Communicator> communicator_;
     std::shared_ptr<Completion> completion_;
     const c10::intrusive_ptr<Options> options_;
+    const std::string name_;
+    std::vector<int64_t> global_ranks_;
     std::atomic<std::chrono::milliseconds> timeout_;
     std::atomic<uint64_t> sequence_{0};
     std::atomic<std::thread::id> coalescer_{}; /* the thread whose calls are collected */
@@ -156,6 +178,9 @@ class Group final : public c10d::Backend
     std::set<int64_t> uuids_; /* of the calls of reconfigure() so far */
     mutable std::mutex handle_lock_;
     mutable std::string handle_; /* under handle_lock_; empty: nobody has asked for it */
+    std::mutex streams_;                       /* of those below */
+    std::optional<c10::Stream> own_stream_;
+    std::deque<std::shared_ptr<DeviceWork::Mark>> marks_; /* of calls on streams */
 };
 
 } // namespace gyre_torch

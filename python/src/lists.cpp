@@ -18,7 +18,7 @@ using c10d::OpType;
 WorkRef Group::allgather(TensorLists &outputs, Tensors &inputs,
                          const c10d::AllgatherOptions &options)
 {
-    Operation operation = {"all_gather", "gyre:all_gather", OpType::ALLGATHER, options.asyncOp,
+    Operation operation = {"all_gather", "gyre:all_gather", OpType::ALLGATHER, is_async(options),
                            options.timeout};
     const Tensors &list = only(operation.call, outputs);
     const at::Tensor &input = only(operation.call, inputs);
@@ -35,15 +35,15 @@ WorkRef Group::allgather(TensorLists &outputs, Tensors &inputs,
     operation.written = {to};
     operation.outputs = list;
     if (to.equal_blocks())
-        return call<gyre_all_gather, gyre_all_gather_start>(operation, from.data(), to.data(),
-                                                            from.count(), from.type());
+        return call<gyre_all_gather, gyre_all_gather_start, gyre_all_gather_on>(
+            operation, from.data(), to.data(), from.count(), from.type());
     return call<gyre_all_gather_v, gyre_all_gather_v_start>(operation, from.data(), to.data(),
                                                             counts.data(), nullptr, from.type());
 }
 
 WorkRef Group::gather(TensorLists &outputs, Tensors &inputs, const c10d::GatherOptions &options)
 {
-    Operation operation = {"gather", "gyre:gather", OpType::GATHER, options.asyncOp,
+    Operation operation = {"gather", "gyre:gather", OpType::GATHER, is_async(options),
                            options.timeout};
     check_root(operation.call, options.rootRank);
     const at::Tensor &input = only(operation.call, inputs);
@@ -62,13 +62,14 @@ WorkRef Group::gather(TensorLists &outputs, Tensors &inputs, const c10d::GatherO
     } else if (!outputs.empty()) {
         refuse(operation.call, "a rank that is not the root gives no output list");
     }
-    return call<gyre_gather, gyre_gather_start>(operation, from.data(), to.data(), from.count(),
-                                                from.type(), static_cast<int>(options.rootRank));
+    return call<gyre_gather, gyre_gather_start, gyre_gather_on>(operation, from.data(), to.data(),
+                                                                from.count(), from.type(),
+                                                                static_cast<int>(options.rootRank));
 }
 
 WorkRef Group::scatter(Tensors &outputs, TensorLists &inputs, const c10d::ScatterOptions &options)
 {
-    Operation operation = {"scatter", "gyre:scatter", OpType::SCATTER, options.asyncOp,
+    Operation operation = {"scatter", "gyre:scatter", OpType::SCATTER, is_async(options),
                            options.timeout};
     check_root(operation.call, options.rootRank);
     const at::Tensor &output = only(operation.call, outputs);
@@ -87,15 +88,16 @@ WorkRef Group::scatter(Tensors &outputs, TensorLists &inputs, const c10d::Scatte
     }
     operation.written = {to};
     operation.outputs = outputs;
-    return call<gyre_scatter, gyre_scatter_start>(operation, from.data(), to.data(), to.count(),
-                                                  to.type(), static_cast<int>(options.rootRank));
+    return call<gyre_scatter, gyre_scatter_start, gyre_scatter_on>(
+        operation, from.data(), to.data(), to.count(), to.type(),
+        static_cast<int>(options.rootRank));
 }
 
 WorkRef Group::reduce_scatter(Tensors &outputs, TensorLists &inputs,
                               const c10d::ReduceScatterOptions &options)
 {
     Operation operation = {"reduce_scatter", "gyre:reduce_scatter", OpType::REDUCE_SCATTER,
-                           options.asyncOp, options.timeout};
+                           is_async(options), options.timeout};
     const at::Tensor &output = only(operation.call, outputs);
     const Tensors &list = only(operation.call, inputs);
     check_count(operation.call, list.size());
@@ -108,13 +110,13 @@ WorkRef Group::reduce_scatter(Tensors &outputs, TensorLists &inputs,
     operation.read = {from};
     operation.written = {to};
     operation.outputs = outputs;
-    return call<gyre_reduce_scatter, gyre_reduce_scatter_start>(
+    return call<gyre_reduce_scatter, gyre_reduce_scatter_start, gyre_reduce_scatter_on>(
         operation, from.data(), to.data(), to.count(), to.type(), reduction.op());
 }
 
 WorkRef Group::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &options)
 {
-    Operation operation = {"all_to_all", "gyre:all_to_all", OpType::ALLTOALL, options.asyncOp,
+    Operation operation = {"all_to_all", "gyre:all_to_all", OpType::ALLTOALL, is_async(options),
                            options.timeout};
     check_count(operation.call, inputs.size());
     check_count(operation.call, outputs.size());

@@ -47,16 +47,18 @@ c10::intrusive_ptr<c10d::Backend> Group::shrink(const std::vector<int64_t> &excl
     check_excluded(excluded, rank_, size_);
     if (flags & ABORTS)
         communicator_->abort("its group shrinks");
-    int rank = 0, size = 0;
+    std::vector<int> left;
+    int rank = 0;
     for (int other = 0; other < size_; other++)
         if (!has(excluded, other)) {
             rank += other < rank_;
-            size++;
+            left.push_back(other);
         }
     const std::string name =
-        c10::str(options_->group_name, ":", ++shrinks_, ":without:", c10::Join(",", excluded));
-    return c10::make_intrusive<Group>(store_, rank, size, name,
-                                      options ? options->timeout : timeout_.load(), true);
+        c10::str(name_, ":", ++shrinks_, ":without:", c10::Join(",", excluded));
+    return c10::make_intrusive<Group>(store_, rank, static_cast<int>(left.size()), name,
+                                      options ? options->timeout : timeout_.load(),
+                                      global_ranks_of(left), true);
 }
 
 /* -- a list of processes ----------------------------------------------------------------------- */
@@ -125,11 +127,12 @@ WorkRef Group::reconfigure(const c10d::ReconfigureOptions &options)
     communicator_->abort("its group is made anew");
     shutdown();
     completion_ = std::make_shared<Completion>();
-    const std::string name = c10::str(options_->group_name, ":", options.uuid);
+    const std::string name = c10::str(name_, ":", options.uuid);
     communicator_ = Communicator::join(store_, place, static_cast<int>(handles.size()), name,
                                        options.timeout.value_or(timeout_.load()), timeout_);
     rank_ = place;
     size_ = static_cast<int>(handles.size());
+    global_ranks_.clear(); /* a handle does not tell them */
     sequence_ = 0;
     const Operation operation = {"reconfigure", "gyre:reconfigure", c10d::OpType::UNKNOWN, true,
                                  c10d::kUnsetTimeout};

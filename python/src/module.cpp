@@ -13,9 +13,10 @@ using gyre_torch::Group;
 
 static c10::intrusive_ptr<c10d::Backend> join(const c10::intrusive_ptr<c10d::Store> &store,
                                               int rank, int size, const std::string &name,
-                                              std::chrono::milliseconds timeout, bool formed)
+                                              std::chrono::milliseconds timeout,
+                                              const std::vector<int64_t> &ranks, bool formed)
 {
-    return c10::make_intrusive<Group>(store, rank, size, name, timeout, formed);
+    return c10::make_intrusive<Group>(store, rank, size, name, timeout, ranks, formed);
 }
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
@@ -23,11 +24,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
     module.doc() = "Gyre as a backend of torch.distributed.";
     module.attr("gyre_version") = gyre_version();
     module.attr("torch_version") = TORCH_VERSION;
-    module.def(
-        "join", &join, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("name"),
-        py::arg("timeout"), py::arg("formed") = true, py::call_guard<py::gil_scoped_release>(),
-        "Makes a group of the ranks that meet in the store under a name; or, not formed, one "
-        "whose ranks reconfigure() names.");
+    module.def("join", &join, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("name"),
+               py::arg("timeout"), py::arg("ranks"), py::arg("formed") = true,
+               py::call_guard<py::gil_scoped_release>(),
+               "Makes a group of the ranks that meet in the store under a name; or, not formed, one "
+               "whose ranks reconfigure() names.");
     module.def("close_all", &Communicator::close_all, py::arg("reason"),
                py::call_guard<py::gil_scoped_release>(),
                "Ends all groups of this process; with a reason, by aborting them.");

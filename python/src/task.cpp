@@ -33,10 +33,10 @@ std::exception_ptr Task::outcome(int status)
 void Task::tell(std::unique_lock<std::mutex> &hold)
 {
     const c10::intrusive_ptr<c10::ivalue::Future> future = future_;
-    const std::function<void()> step = std::exchange(told, nullptr);
+    const std::function<void(Task &)> step = std::exchange(told, nullptr);
     hold.unlock();
     if (step)
-        step();
+        step(*this);
     if (future && failure_)
         future->setError(failure_);
     else if (future)

@@ -36,7 +36,7 @@ class Task
     std::vector<gyre_work *> handles;
     std::vector<Buffer> read, written;
     std::vector<at::Tensor> outputs;         /* what result() and the future give */
-    std::function<void()> told;              /* when it has ended, either way */
+    std::function<void(Task &)> told;        /* when it has ended, either way */
     std::shared_ptr<gyre_received> received; /* of a message from any rank; null: it is another */
 
     /* -- by any thread -- */

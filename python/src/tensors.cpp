@@ -1,10 +1,11 @@
 /* Tested by tests/program/torch/tensors.py. */
 #include "tensors.h"
 
+#include "device.h"
 #include "failure.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/core/DeviceType.h>
+#include <c10/core/StreamGuard.h>
 
 namespace gyre_torch
 {
@@ -55,8 +56,9 @@ void check_place(const std::string &call, const at::Tensor &tensor)
         refuse(call, "a tensor is undefined");
     if (tensor.layout() != at::kStrided)
         lack(call, c10::str("a tensor has layout ", tensor.layout(), "; dense ones are carried"));
-    if (!tensor.device().is_cpu())
-        lack(call, c10::str("a tensor is on ", tensor.device(), "; tensors on cpu are carried"));
+    if (!tensor.device().is_cpu() && !tensor.device().is_cuda())
+        lack(call,
+             c10::str("a tensor is on ", tensor.device(), "; tensors on cpu and cuda are carried"));
     if (tensor.is_quantized())
         lack(call, c10::str("a tensor is quantized (", tensor.scalar_type(), ")"));
 }
@@ -66,6 +68,9 @@ void check_alike(const std::string &call, const at::Tensor &one, const at::Tenso
     if (one.scalar_type() != other.scalar_type())
         refuse(call, c10::str("tensors of one call have one dtype, but here are ",
                               one.scalar_type(), " and ", other.scalar_type()));
+    if (one.device() != other.device())
+        refuse(call, c10::str("tensors of one call are on one device, but here are ", one.device(),
+                              " and ", other.device()));
 }
 
 /* -- a buffer ---------------------------------------------------------------------------------- */
@@ -107,6 +112,8 @@ Buffer::Buffer(const std::string &call, const std::vector<at::Tensor> &blocks) :
     if (blocks_.empty())
         return;
     element_ = element_of(blocks_.front());
+    if (const auto place = device())
+        stream_ = current_stream(*place);
     if (lie_together(blocks_))
         data_ = address(blocks_.front());
     else
@@ -159,11 +166,46 @@ Buffer &Buffer::filled()
     return *this;
 }
 
+/* A stream of a device, if there is one, has the copies in its order. */
+static void deliver_staged(const std::vector<at::Tensor> &blocks, const at::Tensor &staging,
+                           const std::optional<c10::Stream> &stream)
+{
+    const c10::OptionalStreamGuard current(stream);
+    for_each_part(blocks, staging, [](at::Tensor &block, at::Tensor &part) { block.copy_(part); });
+}
+
 void Buffer::deliver() const
 {
     if (staged())
-        for_each_part(blocks_, staging_,
-                      [](at::Tensor &block, at::Tensor &part) { block.copy_(part); });
+        deliver_staged(blocks_, staging_, stream_);
+}
+
+void Buffer::deliver(const c10::Stream &stream) const
+{
+    if (staged())
+        deliver_staged(blocks_, staging_, stream);
+}
+
+/* -- on a device ------------------------------------------------------------------------------- */
+
+std::optional<c10::Device> Buffer::device() const
+{
+    if (blocks_.empty() || blocks_.front().device().is_cpu())
+        return std::nullopt;
+    return blocks_.front().device();
+}
+
+void Buffer::settle() const
+{
+    if (stream_)
+        stream_->synchronize();
+}
+
+void Buffer::keep(const c10::Stream &stream) const
+{
+    gyre_torch::keep(staging_, stream);
+    for (const at::Tensor &block : blocks_)
+        gyre_torch::keep(block, stream);
 }
 
 } // namespace gyre_torch

@@ -1,13 +1,15 @@
 /* Tensors as Gyre takes them: an address, a number of elements and their type.
  *
- * Gyre reads and writes elements that lie one behind the other in the host's memory. A tensor that
- * is laid out otherwise is staged: it is copied into one that is, before the operation, and back
- * into place after it. */
+ * Gyre reads and writes elements that lie one behind the other in the memory of the host or of a
+ * device. A tensor that is laid out otherwise is staged: it is copied into one that is, before the
+ * operation, and back into place after it; on a device in the order of a stream. */
 #pragma once
 
 #include <ATen/ATen.h>
+#include <c10/core/Stream.h>
 #include <gyre/gyre.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +25,7 @@ struct Element {
 /* For operations that only move elements: every dtype has one. */
 Element element_of(const at::Tensor &tensor);
 
-/* Throws unless the host's memory holds the tensor, and densely. */
+/* Throws unless the memory of the host or of a CUDA device holds the tensor, and densely. */
 void check_place(const std::string &call, const at::Tensor &tensor);
 
 /* The memory of one tensor, or of several that together are one buffer, block behind block. */
@@ -78,13 +80,25 @@ class Buffer
         return staging_.defined();
     }
 
-    /* Copies what the operation has written to where the tensors are; nothing where it is there. */
+    /* Copies what the operation has written to where the tensors are; nothing where it is there.
+     * On a device: on the stream that was current when the buffer was made, or another one. */
     void deliver() const;
+    void deliver(const c10::Stream &stream) const;
+
+    /* The CUDA device where the tensors are; none: they are the host's. */
+    std::optional<c10::Device> device() const;
+
+    /* The host waits for what is on the stream that was current when the buffer was made. */
+    void settle() const;
+
+    /* Keeps the memory until a stream has come past now. */
+    void keep(const c10::Stream &stream) const;
 
   private:
     void stage();
 
     std::vector<at::Tensor> blocks_;
+    std::optional<c10::Stream> stream_; /* none: the host's memory */
     at::Tensor staging_; /* one dimension; undefined: the tensors' own memory serves */
     void *data_ = nullptr;
     Element element_ = {GYRE_U8, 1};

@@ -9,10 +9,15 @@ namespace gyre_torch
 Work::Work(int rank, c10d::OpType type, const char *title, uint64_t sequence,
            std::shared_ptr<Task> task, std::shared_ptr<Completion> completion,
            const std::optional<std::vector<at::Tensor>> &inputs)
-    : c10d::Work(rank, type, title, inputs), sequence_(sequence), task_(std::move(task)),
+    : AnyWork(rank, type, title, inputs), sequence_(sequence), task_(std::move(task)),
       completion_(std::move(completion))
 {
-    task_->told = std::move(recordFunctionEndCallback_);
+    task_->told = [end = std::move(recordFunctionEndCallback_), key = key_](Task &task) {
+        if (end)
+            end();
+        if (!task.failure())
+            tell_completion(task.communicator().completion_hooks, key);
+    };
 }
 
 Work::~Work()
@@ -80,6 +85,11 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
 uint64_t Work::getSequencenumber() const
 {
     return sequence_;
+}
+
+uint64_t Work::getCompletionKey() const
+{
+    return key_;
 }
 
 std::chrono::milliseconds Work::getTimeout() const

@@ -2,13 +2,12 @@
 #pragma once
 
 #include "completion.h"
-
-#include <torch/csrc/distributed/c10d/Work.hpp>
+#include "versions.h"
 
 namespace gyre_torch
 {
 
-class Work final : public c10d::Work
+class Work final : public AnyWork
 {
   public:
     Work(int rank, c10d::OpType type, const char *title, uint64_t sequence,
@@ -29,9 +28,11 @@ class Work final : public c10d::Work
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
     uint64_t getSequencenumber() const override;
     std::chrono::milliseconds getTimeout() const override;
+    uint64_t getCompletionKey() const override;
 
   private:
     const uint64_t sequence_;
+    const uint64_t key_ = next_completion_key();
     const std::shared_ptr<Task> task_;
     const std::shared_ptr<Completion> completion_;
 };
