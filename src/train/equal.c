@@ -161,7 +161,11 @@ int gyre_train_compare_data(struct gyre_train *t)
 static uint32_t sum_of_state(const struct gyre_replica *r)
 {
     const struct gyre_optimizer *optimizer = r->optimizer;
-    uint32_t sum = gyre_crc32c(sum_of_weights(r), r->running, r->running_bytes);
+    uint32_t sum = sum_of_weights(r);
+    for (int b = 0; b < r->buffers; b++)
+        sum = gyre_crc32c(sum, r->buffer[b]->value,
+                          r->buffer[b]->count *
+                              (r->buffer[b]->whole ? sizeof(int64_t) : sizeof(float)));
     for (int s = 0; optimizer && s < optimizer->states; s++)
         sum = gyre_crc32c(sum, optimizer->state[s], optimizer->count * sizeof(float));
     return gyre_crc32c(sum, &r->scaler, sizeof r->scaler);

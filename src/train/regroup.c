@@ -37,17 +37,16 @@ struct train_position {
 
 /* -- who is left ------------------------------------------------------------------------------- */
 
-/* Writes "rank 2 on a (pid 7), rank 3 on b (pid 9)". */
+/* Appends "rank 2 on a (pid 7), rank 3 on b (pid 9)". */
 static void list_lost(struct gyre_comm *old, char *text, size_t size)
 {
     struct gyre_lost_rank lost[TOLD_MOST];
     int count = 0;
-    size_t used = 0;
-    text[0] = '\0';
+    size_t used = strlen(text);
     gyre_failure(old, lost, TOLD_MOST, &count);
     for (int i = 0; i < count && i < TOLD_MOST && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, "%srank %d on %.63s (pid %d)",
-                                 i ? ", " : "", lost[i].rank, lost[i].host, lost[i].pid);
+                                 *text ? ", " : "", lost[i].rank, lost[i].host, lost[i].pid);
     if (count > TOLD_MOST && used < size)
         snprintf(text + used, size - used, " and %d more", count - TOLD_MOST);
 }
@@ -177,11 +176,12 @@ void gyre_train_tell_ranks(const struct gyre_train *t, const char *what)
                          what, t->n, t->n > 1 ? "s go" : " goes", t->step, t->cursor, t->epoch + 1);
 }
 
-static int regroup_once(struct gyre_train *t)
+/* Adds those that are lost now to those that were in an attempt before. */
+static int regroup_once(struct gyre_train *t, char lost[700])
 {
-    char lost[700], what[720];
+    char what[720];
     *t->trouble = (struct gyre_trouble){0};
-    int status = take_those_left(t, lost, sizeof lost);
+    int status = take_those_left(t, lost, 700);
     if (!status && t->n < t->options->elastic && !t->patient)
         return refuse_so_few(t, lost);
     if (!status)
@@ -219,9 +219,10 @@ int gyre_train_let_wait(struct gyre_train *t)
 
 int gyre_train_regroup(struct gyre_train *t)
 {
+    char lost[700] = "";
     int status;
     do
-        status = regroup_once(t);
+        status = regroup_once(t, lost);
     while (status == GYRE_PEER_LOST && !t->common);
     return status;
 }

@@ -183,11 +183,14 @@ static int evaluate_all(struct gyre_train *t)
     return status;
 }
 
-/* A process that joins has its report when it becomes rank 0. */
+/* A process that joins has its report when it becomes rank 0. The others may wait for more. */
 static int train_joined(struct gyre_train *t)
 {
     t->outcome->resumed = t->step;
-    return run_epochs(t, 0);
+    int status = t->n < t->options->elastic ? gyre_train_wait_for_ranks(t) : 0;
+    if (status == GYRE_PEER_LOST)
+        status = go_on_after_loss(t);
+    return run_epochs(t, status);
 }
 
 int gyre_train(struct gyre_comm **comm, const struct gyre_train_options *options, FILE *terminal,
