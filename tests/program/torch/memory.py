@@ -12,6 +12,8 @@ import torch.distributed as dist
 
 import rig
 
+WATCHED = "libasan" in os.environ.get("LD_PRELOAD", "")  # which keeps freed memory for a while
+PAGES = 100000 if WATCHED else 1000
 THREADS = 2  # that a group may have more for futures, where one has just been busy
 CALLS = int(os.environ.get("GYRE_TEST_CALLS") or 2000)
 
@@ -82,7 +84,7 @@ def stay_flat(rank, size):
     after = taken()
     alive = sum(one() is not None for one in watched)
     assert alive == 0, f"{alive} of {len(watched)} tensors live"
-    assert after[0] - before[0] < 512, f"{after[0] - before[0]} pages more"
+    assert after[0] - before[0] < PAGES, f"{after[0] - before[0]} pages more"
     assert after[1] <= before[1] + THREADS and after[2] <= before[2], (before, after)
 
 
@@ -105,7 +107,7 @@ def make_groups(rank, size):
     before = taken()
     groups(CALLS // 100)
     after = taken()
-    assert after[0] - before[0] < 1024, f"{after[0] - before[0]} pages more"
+    assert after[0] - before[0] < PAGES, f"{after[0] - before[0]} pages more"
     assert after[1] <= before[1] + THREADS and after[2] <= before[2], (before, after)
     assert threading.active_count() == 1
 
