@@ -204,7 +204,7 @@ class Circle {
     this.center.textContent = '';
     draw(this.center, 'tspan', { class: 'center-round' }, round);
     draw(this.center, 'tspan', { class: 'center-of', x: 0, dy: 38 },
-      `of ${s.rounds.length} rounds`);
+      `of ${s.rounds.length} round${s.rounds.length === 1 ? '' : 's'}`);
     this.endFlight();
   }
 

@@ -190,19 +190,29 @@ static void put_ranks(const struct writer *w)
     fputc(']', w->out);
 }
 
+static void put_counts(const struct writer *w)
+{
+    const struct gyre_slice *s = w->slice;
+    const uint64_t *count = s->in.count ? s->in.count : s->out.count;
+    for (uint32_t i = 0; count && i < s->n; i++)
+        fprintf(w->out, "%s%" PRIu64 "%s", i == 0 ? "\"counts\":[" : ",", count[i],
+                i + 1 == s->n ? "]," : "");
+}
+
 static void put_head(const struct writer *w)
 {
     const struct gyre_slice *s = w->slice;
     fprintf(w->out,
             "{\"operation\":\"%s\",\"algorithm\":\"%s\",\"summary\":\"%s\",\"ending\":\"%s\","
-            "\"reduces\":%s,\"n\":%u,\"count\":%" PRIu64 ",\"element\":%u,\"root\":",
+            "\"reduces\":%s,\"blocks\":%s,\"n\":%u,\"count\":%" PRIu64 ",\"element\":%u,",
             gyre_verb_word[s->verb], w->algorithm->name, w->algorithm->summary,
-            gyre_verb_facts[s->verb].ending, gyre_verb_reduces(s->verb) ? "true" : "false", s->n,
-            s->count, s->element);
+            gyre_verb_facts[s->verb].ending, gyre_verb_reduces(s->verb) ? "true" : "false",
+            gyre_verb_has_blocks(s->verb) ? "true" : "false", s->n, s->count, s->element);
+    put_counts(w);
     if (gyre_verb_has_root(s->verb))
-        fprintf(w->out, "%u", s->root);
+        fprintf(w->out, "\"root\":%u", s->root);
     else
-        fputs("null", w->out);
+        fputs("\"root\":null", w->out);
 }
 
 /* The story has the words of a foreign schedule nowhere, but a quote would end the string. */

@@ -29,12 +29,18 @@ class Page {
     make(title, 'span', {}, `by ${names.replaceAll('_', '-')}`);
     const many = (count, what) => `${count} ${what}${count === 1 ? '' : 's'}`;
     $('facts').textContent = [many(s.n, 'rank'), s.nodes > 1 ? `${s.nodes} nodes` : '',
-      `${many(s.count, 'element')} of ${many(s.element, 'byte')}`,
+      this.dataText(s, many),
       s.root === null ? '' : `root ${s.root}`, s.ending].filter(Boolean).join(' · ');
     const broken = this.schedules.find((x) => x.defect);
     $('defect').hidden = !broken;
     if (broken) $('defect').textContent = broken.defect;
     document.body.classList.toggle('beside', this.schedules.length > 1);
+  }
+
+  dataText(s, many) {
+    const what = s.counts ? `blocks of ${s.counts.join(', ')} elements`
+      : `${s.blocks ? 'blocks of ' : ''}${many(s.count, 'element')}`;
+    return `${what} of ${many(s.element, 'byte')}`;
   }
 
   stage(schedule) {
@@ -66,7 +72,8 @@ class Page {
       pie(svg, s, members, whole, 12);
       make(p, 'span', {}, text);
     };
-    item([0], false, s.reduces ? 'data of one rank' : 'data of rank 0: its hue');
+    const first = s.root || 0;
+    item([first], false, s.reduces ? 'data of one rank' : `data of rank ${first}`);
     if (!s.reduces) return;
     item([0, 1].slice(0, n), false, 'a sum of two: two slots are lit');
     item(s.order, true, `all ${n} are in: complete`);
