@@ -33,6 +33,7 @@ int gyre_cli_run(char **argv)
             "  gyre run --nnodes 2 --node-rank 1 --master-addr a -n 2 ./train    nodes may differ\n"
             "  gyre run -n 4 --restarts 3 ./train          GYRE_EPOCH tells a rank how often\n"
             "  gyre run -n 4 --elastic 2 ./train           survivors call gyre_shrink()\n"
+            "  gyre run -n 4 --elastic 2 --restarts 3 ./train    lost ranks are started again\n"
             "\nEnds with the exit code of the first rank that failed, and a last line that names "
             "it. Exit\ncodes 2, 126 and 127 say that the program was used wrongly: it is not "
             "started again.");

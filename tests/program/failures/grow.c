@@ -86,6 +86,8 @@ static int take_part(struct gyre_comm *comm, struct rig *rig, int me, uint64_t s
     const struct plan *plan = plan_of(rig);
     int64_t last = 0;
     void *memory;
+    if (gyre_newcomer(comm) != (me >= plan->members))
+        return wrong(comm, "gyre_newcomer() does not know who came late");
     if (gyre_alloc(comm, COUNT * sizeof(int64_t), &memory))
         return wrong(comm, "no memory");
     for (;;) {
@@ -120,6 +122,13 @@ static void set_world(int members)
     setenv("LOCAL_WORLD_SIZE", text, 1);
 }
 
+/* The other way in: the launcher says that the job runs. */
+static int init_as_started_again(struct gyre_comm **comm, const struct gyre_options *options)
+{
+    setenv("GYRE_JOINING", "1", 1);
+    return gyre_init(comm, options);
+}
+
 /* A newcomer knows of no rank, and begins when the test says so. */
 static int join_job(struct rig *rig, int me, struct gyre_comm **comm, uint64_t *since)
 {
@@ -133,7 +142,7 @@ static int join_job(struct rig *rig, int me, struct gyre_comm **comm, uint64_t *
     options.join_timeout_ms = plan->join_timeout_ms * rig_slow();
     rig_until(&rig->shared->flag, me - plan->members + 1);
     *since = rig_now();
-    int status = gyre_join(comm, &options);
+    int status = me % 2 ? gyre_join(comm, &options) : init_as_started_again(comm, &options);
     rig->shared->status[me] = status;
     snprintf(rig->shared->error[me], sizeof rig->shared->error[me], "%s", gyre_error(NULL));
     return status;
