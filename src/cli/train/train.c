@@ -40,7 +40,10 @@ enum {
 
 static const struct gyre_flag own_flags[OWN] = {
     [RANKS] = {"ranks", 0, "COUNT", "start so many ranks here; without it, be one of a job's"},
-    [RESTARTS] = {"restarts", 0, "COUNT", "after a failure, go on from --save; at most so often"},
+    [RESTARTS] =
+        {"restarts", 0, "COUNT",
+         "after a failure go on from --save, or with --elastic start lost ranks again; at most "
+         "so often"},
     [SCALING] = {"scaling", 0, "LIST", "train on each number of ranks, 1,2,4, and print a table"},
     [MARKDOWN] = {"markdown", 0, "FILE", "the table of --scaling; --svg is its drawing then"},
     [BACKEND] = {"backend", 0, "NAME", "how ranks reach each other: TRANSPORTS"},
