@@ -2,6 +2,7 @@
  * descriptors.
  *
  *     build/gyre run -n 1024 build/bench/scale          GYRE_ALGO=ring as you like
+ *     build/gyre run --simulate-nodes 1024x1 build/bench/scale          links over TCP
  *
  * Time ends when the slowest rank has the sum. Memory is the proportional set size (PSS) of all
  * ranks together, in which a shared page counts once, after all-reduces of 8 B and 32 KiB. Sums are

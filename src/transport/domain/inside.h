@@ -205,8 +205,8 @@ void gyre_domain_forget_links(struct gyre_domain *domain);
 void gyre_domain_ask_anew(struct gyre_domain *domain);
 bool gyre_domain_mend(struct gyre_domain *domain);
 
-/* Enters the domain from a thread that is not the program's. A rank whose program calls from several
- * threads is never said to wait in vain. */
+/* Enters the domain from a thread that is not the program's. A rank whose program calls from
+ * several threads is never said to wait in vain. */
 void gyre_domain_enter_aside(struct gyre_domain *domain);
 
 /* The thread that mends while nobody drives. */
