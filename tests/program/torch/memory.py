@@ -105,9 +105,11 @@ def make_groups(rank, size):
 
     groups(5)
     before = taken()
-    groups(CALLS // 100)
+    number = CALLS // 100
+    groups(number)
     after = taken()
-    assert after[0] - before[0] < PAGES, f"{after[0] - before[0]} pages more"
+    # torch's store keeps what the ranks of each group have told in it, over gloo too
+    assert after[0] - before[0] < PAGES + 2 * number, f"{after[0] - before[0]} pages more"
     assert after[1] <= before[1] + THREADS and after[2] <= before[2], (before, after)
     assert threading.active_count() == 1
 
