@@ -13,8 +13,8 @@ Tested by tests/program/torch/install.py."""
 import glob
 import os
 import shlex
-import shutil
 import subprocess
+import tempfile
 
 from setuptools import setup
 
@@ -76,16 +76,14 @@ def sources():
 def build_library(place):
     """Builds libgyre.a without tests and benches, as a part of a project of a few lines."""
     root = sources()
-    project = os.path.join(place, "libgyre")
-    build = os.path.join(project, "build")
-    shutil.rmtree(project, ignore_errors=True)
-    os.makedirs(os.path.join(project, "subprojects"))
-    os.symlink(root, os.path.join(project, "subprojects", "gyre"))
-    with open(os.path.join(project, "meson.build"), "w") as words:
+    build = os.path.join(place, "build")
+    os.makedirs(os.path.join(place, "subprojects"))
+    os.symlink(root, os.path.join(place, "subprojects", "gyre"))
+    with open(os.path.join(place, "meson.build"), "w") as words:
         words.write("project('gyre_torch', 'c')\nsubproject('gyre')\n")
     options = shlex.split(os.environ.get("LIBGYRE_OPTIONS", ""))
     subprocess.check_call(
-        ["meson", "setup", "--buildtype", "release", "-Db_staticpic=true", *options, build, project]
+        ["meson", "setup", "--buildtype", "release", "-Db_staticpic=true", *options, build, place]
     )
     archive = os.path.join("subprojects", "gyre", "src", "libgyre.a")
     subprocess.check_call(["ninja", "-C", build, archive])
@@ -99,7 +97,7 @@ def find_library(place):
         subprocess.check_call(["ninja", "-C", build, archive])
         return use_archive(sources(), os.path.abspath(build), archive)
     if os.environ.get("LIBGYRE_BUNDLED") == "1" or ask_pkg_config("--cflags") is None:
-        return build_library(os.path.abspath(place))
+        return build_library(place)
     return use_installed()
 
 
@@ -107,12 +105,14 @@ class Build(BuildExtension):
     """Finds the library when the extension is built, not for each question of pip's."""
 
     def build_extensions(self):
-        compile_words, link_words = find_library(self.build_temp)
-        for extension in self.extensions:
-            extension.extra_compile_args += compile_words
-            extension.extra_link_args += link_words
-            extension.depends += [word for word in link_words if word.endswith(".a")]
-        super().build_extensions()
+        # Not below the sources, which the project of the library refers to.
+        with tempfile.TemporaryDirectory(prefix="gyre-torch-") as place:
+            compile_words, link_words = find_library(place)
+            for extension in self.extensions:
+                extension.extra_compile_args += compile_words
+                extension.extra_link_args += link_words
+                extension.depends += [word for word in link_words if word.endswith(".a")]
+            super().build_extensions()
 
 
 extension = CppExtension(

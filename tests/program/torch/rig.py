@@ -18,6 +18,9 @@ import traceback
 import torch
 import torch.distributed as dist
 
+if not hasattr(torch, "_import_device_backends"):  # before 2.5 torch looks for no entry points
+    import gyre_torch
+
 SLOW = int(os.environ.get("GYRE_TEST_SLOW") or 1)
 LIMIT = 300 * SLOW  # seconds for one case
 torch.set_num_threads(1)
