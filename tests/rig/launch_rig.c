@@ -20,7 +20,7 @@
 static uint64_t deadline_ns(void)
 {
     const char *slow = getenv("GYRE_TEST_SLOW");
-    return gyre_now_ns() + 60 * GYRE_SECOND * (uint64_t)(slow ? atoi(slow) : 1);
+    return gyre_now_ns() + 180 * GYRE_SECOND * (uint64_t)(slow ? atoi(slow) : 1);
 }
 
 /* This program is <build>/tests/<name>; the tool is <build>/gyre. */

@@ -2,9 +2,12 @@
 #include "rig/train_rig.h"
 #include "rig/test.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct rig rig;
@@ -153,6 +156,48 @@ struct gyre_safetensors *open_tensors(const char *path)
 }
 
 /* -- running ----------------------------------------------------------------------------------- */
+
+#define METRICS_MOST (1 << 18) /* bytes of a short run */
+#define METRICS_WAIT 180000    /* ms until the next of them */
+
+int metrics_pipe(const char *path)
+{
+    assert_int_equal(mkfifo(path, 0600), 0);
+    int end = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    assert_true(end >= 0 && fcntl(end, F_SETPIPE_SZ, 4096) >= 4096);
+    return end;
+}
+
+/* False: the pipe has ended. */
+static bool read_metrics_pipe(int pipe, char text[METRICS_MOST])
+{
+    struct pollfd some = {.fd = pipe, .events = POLLIN};
+    size_t length = strlen(text);
+    if (poll(&some, 1, METRICS_WAIT) != 1)
+        fail_msg("the run tells nothing more behind %s: %s", text, rig.err_text);
+    ssize_t got = read(pipe, text + length, METRICS_MOST - 1 - length);
+    text[length + (size_t)(got > 0 ? got : 0)] = 0;
+    return got > 0;
+}
+
+void signal_behind(int pipe, const char *text, int number, const char *copy)
+{
+    static char told[METRICS_MOST];
+    told[0] = 0;
+    while (!strstr(told, text))
+        if (!read_metrics_pipe(pipe, told))
+            fail_msg("the run ended before %s: %s", text, told);
+    rig_signal(&rig, number);
+    /* Now there is room for all that it says. The read wakes it where it waits for room. */
+    assert_true(fcntl(pipe, F_SETPIPE_SZ, METRICS_MOST) >= METRICS_MOST);
+    read_metrics_pipe(pipe, told);
+    rig_wait_end(&rig);
+    while (read_metrics_pipe(pipe, told))
+        continue;
+    close(pipe);
+    if (copy)
+        write_lines(copy, told);
+}
 
 void expect_success(const char *const *words)
 {

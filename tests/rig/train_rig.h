@@ -42,6 +42,14 @@ struct gyre_safetensors *open_tensors(const char *path);
 
 void expect_success(const char *const *words);
 
+/* Makes a pipe for --metrics, which holds some thirty lines: a run stands still until it is read,
+ * so it has not ended when it is signalled. */
+int metrics_pipe(const char *path);
+
+/* Reads the pipe until `text` has come, signals the run in `rig` and waits for its end. What was
+ * read becomes the file `copy`; NULL: no file. */
+void signal_behind(int pipe, const char *text, int number, const char *copy);
+
 /* -- what it told on standard output, in `rig` ------------------------------------------------- */
 
 void expect_told(const char *text);

@@ -5,13 +5,10 @@
 #include "rig/test.h"
 
 #include <math.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #define WORDS_MOST 40
 
@@ -45,31 +42,17 @@ static void train(const char *ranks, const char *epochs, const char *name, const
     expect_success(word);
 }
 
-static void wait_for_step(const char *path, const char *step)
-{
-    time_t since = time(NULL);
-    for (bool seen = false; !seen; sched_yield()) {
-        char *text = access(path, R_OK) ? NULL : calloc(1, 1 << 16);
-        FILE *file = text ? fopen(path, "r") : NULL;
-        seen = file && fread(text, 1, (1 << 16) - 1, file) && strstr(text, step);
-        if (file)
-            fclose(file);
-        free(text);
-        if (time(NULL) - since > 100)
-            fail_msg("%s never came in %s", step, path);
-    }
-}
-
 /* Stops behind the ninth step or some later one. */
 static void train_and_stop(const char *ranks, const char *epochs, const char *name,
                            const char *const *task, const char *more)
 {
     const char *word[WORDS_MOST];
     words_of(word, ranks, epochs, name, task, more);
+    const char *metrics = word[8];
+    word[8] = in_folder("moved.pipe");
+    int pipe = metrics_pipe(word[8]);
     rig_start(&rig, word);
-    wait_for_step(word[8], "\"step\":9,");
-    rig_signal(&rig, SIGUSR1);
-    rig_wait_end(&rig);
+    signal_behind(pipe, "\"step\":9,", SIGUSR1, metrics);
     assert_int_equal(rig.code, 0);
     assert_true(rig_has(rig.out_text, "stopped by a signal after step"));
     rig_end(&rig);

@@ -292,7 +292,7 @@ static void a_resumed_epoch_has_a_whole_digest(void **state)
                            "--save",
                            NULL,
                            "--metrics",
-                           "/dev/stderr",
+                           NULL,
                            "--tail",
                            "once",
                            "--resume",
@@ -300,10 +300,10 @@ static void a_resumed_epoch_has_a_whole_digest(void **state)
     (void)state;
     clean();
     words[13] = in_folder("save");
+    words[15] = in_folder("pipe");
+    int pipe = metrics_pipe(words[15]);
     rig_start(&rig, words);
-    rig_wait_for(&rig, "\"step\":9,");
-    rig_signal(&rig, SIGUSR1);
-    rig_wait_end(&rig);
+    signal_behind(pipe, "\"step\":9,", SIGUSR1, NULL);
     assert_int_equal(rig.code, 0);
     assert_true(rig_has(rig.out_text, "stopped by a signal after step"));
     assert_false(rig_has(rig.out_text, "digest:"));
