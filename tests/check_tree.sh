@@ -57,8 +57,9 @@ cli/tune                 base base/disk base/machine cli collectives/algorithms/
 launch                   base base/disk base/machine launch/children transport/job/job.h
                          transport/join/join.h transport/net
 launch/children          base base/machine transport/net
-train                    base checkpoint checkpoint/run data model/learning model/network model/nets
-                         report sampler base/machine ddp/agreement.h trained
+train                    base checkpoint checkpoint/run data device/device.h model/learning
+                         model/network model/nets report sampler base/machine ddp/agreement.h
+                         trained
 trained                  base checkpoint data model/learning model/network model/nets
 report                   base base/disk
 checkpoint/run           base checkpoint ddp/agreement.h ddp/engine.h model/network sampler/order.h

@@ -44,7 +44,7 @@ static int make_replica(struct step_net *net)
     if (status)
         return status;
     struct gyre_optimizer_settings optimizer = gyre_optimizer_defaults(s->optimizer);
-    if (gyre_replica_init(&net->replica, model, &optimizer))
+    if (gyre_replica_init(&net->replica, model, &optimizer, &net->trouble))
         return no_memory(net);
     for (int i = 0; i < net->replica.parameters; i++)
         net->weights += net->replica.parameter[i]->count;

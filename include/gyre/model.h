@@ -54,12 +54,17 @@ struct gyre_network_options {
      * rounded; sums and weights stay f32. With GYRE_F16 the loss is scaled, as torch.amp does:
      * gyre_network_loss_scale(). */
     enum gyre_type precision;
+
+    /* The CUDA device that computes forward, loss and backward; -1: the CPU. Rows, labels, values
+     * and gradients stay host memory, whose bytes travel in each step, and the optimiser is the
+     * CPU's. */
+    int device;
 };
 
 #define GYRE_NETWORK_OPTIONS_INIT                                                                  \
     {                                                                                              \
         sizeof(struct gyre_network_options), 32, 0, NULL, GYRE_NETWORK_SGD, -1.0, 0.0, 0.0, 0,     \
-            0.9, 0.999, 1e-8, GYRE_F32                                                             \
+            0.9, 0.999, 1e-8, GYRE_F32, -1                                                         \
     }
 
 /* Linear layers with ReLU between them: widths[0] inputs, widths[count - 1] outputs. Two widths are

@@ -123,8 +123,8 @@ static uint32_t sum_of_weights(const struct gyre_replica *replica)
 {
     uint32_t sum = 0;
     for (int i = 0; i < replica->parameters; i++)
-        sum = gyre_crc32c(sum, replica->parameter[i]->value,
-                          replica->parameter[i]->count * sizeof(float));
+        sum =
+            gyre_crc32c(sum, replica->item[i].value, replica->parameter[i]->count * sizeof(float));
     return sum;
 }
 

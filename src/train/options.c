@@ -49,6 +49,7 @@ static const char *const wires[] = {[GYRE_DDP_WIRE_AS_IS] = "f32",
                                     [GYRE_DDP_WIRE_F16] = "f16",
                                     NULL};
 
+static const char *const devices[] = {"cpu", "cuda", NULL};
 static const char *const keeps[] = {"best", NULL};
 
 /* %s in a help text stands for the words and the default, the first of them. */
@@ -74,6 +75,8 @@ static const struct option table[] = {
     {"evaluate", NULL, "train nothing; say what --init, or --resume, makes of the data",
      SWITCH, AT(evaluate)},
     {"loss", "NAME", "%s", WORD, AT(loss), .words = gyre_loss_names},
+    {"device", "NAME", "what computes: %s; with cuda the update stays the CPU's",
+     WORD, AT(device), .words = devices},
     {"precision", "TYPE", "of products: %s; weights stay f32",
      WORD, AT(precision), .words = gyre_precision_names},
     {"sync-batch-norm", NULL, "normalise by the batch of all ranks", SWITCH, AT(sync_bn)},

@@ -22,6 +22,7 @@ struct gyre_train_options {
     const char *layers, *init;
     bool evaluate;
     int loss, precision; /* enum gyre_loss_kind, gyre_precision */
+    int device;          /* 0: the CPU, 1: the rank's CUDA device */
     bool sync_bn;
     /* optimiser, order, steps */
     int optimizer; /* enum gyre_optimizer_kind */

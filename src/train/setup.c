@@ -173,8 +173,9 @@ static int place_values(struct gyre_train *t, struct gyre_model *model)
 {
     struct gyre_replica *r = &t->replica;
     struct gyre_optimizer_settings settings = gyre_train_optimizer_settings(t->options);
-    if (gyre_replica_init(r, model, &settings))
-        return no_memory_to_set_up(t);
+    int status = gyre_replica_init(r, model, &settings, t->trouble);
+    if (status)
+        return status;
     r->looks = true;
     if (t->init.model)
         return gyre_replica_take(r, t->init.model, t->init.path, t->trouble);
@@ -198,6 +199,21 @@ static int settle_architecture(struct gyre_train *t)
     return 0;
 }
 
+/* The rank's CUDA device: the communicator's, or else the ranks of a node take one after the
+ * other. */
+static int settle_device(struct gyre_train *t, struct gyre_model_settings *settings)
+{
+    const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
+    if (!t->options->device)
+        return 0;
+    int own = gyre_device(t->comm), count = own < 0 && cuda ? cuda->probe(t->trouble) : 0;
+    if (own < 0 && cuda && !count)
+        return t->trouble->status ? t->trouble->status : GYRE_UNSUPPORTED;
+    settings->kind = GYRE_MEMORY_CUDA;
+    settings->device = own >= 0 ? own : count ? gyre_local_rank(t->comm) % count : 0;
+    return 0;
+}
+
 static int make_replica(struct gyre_train *t)
 {
     bool tests = t->options->test || t->options->validation > 0;
@@ -206,6 +222,8 @@ static int make_replica(struct gyre_train *t)
                                            (enum gyre_precision)t->options->precision};
     struct gyre_model *model;
     int status = settle_architecture(t);
+    if (!status)
+        status = settle_device(t, &settings);
     if (!status)
         status = gyre_architecture_make(&t->architecture, &t->data, &settings, &model, t->trouble);
     return status ? status : place_values(t, model);

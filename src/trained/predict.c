@@ -50,9 +50,9 @@ static int make_model(struct gyre_predictor *p, struct gyre_trouble *trouble)
     if (status)
         return status;
     p->outputs = gyre_model_outputs(model);
-    status = gyre_replica_init(&p->replica, model, &unused);
+    status = gyre_replica_init(&p->replica, model, &unused, trouble);
     if (status)
-        return gyre_trouble_set(trouble, status, "%s: no memory for the model", p->trained.path);
+        return status;
     return gyre_replica_take(&p->replica, p->trained.model, p->trained.path, trouble);
 }
 
@@ -121,7 +121,7 @@ int gyre_predictor_next(struct gyre_predictor *p, struct gyre_predicted *batch,
     gyre_dataset_gather(&p->data, p->index, samples, p->x, p->y);
     batch->label = p->data.label ? p->y : NULL;
     batch->target = p->data.target ? p->y : NULL;
-    int status = gyre_model_forward(p->replica.model, p->x, samples, false, &outputs, trouble);
+    int status = gyre_replica_predict(&p->replica, p->x, samples, &outputs, trouble);
     for (uint64_t i = 0; !status && i < samples; i++) {
         const float *from = outputs + i * p->outputs;
         if (p->classes)

@@ -17,6 +17,7 @@
 #include "stand_in/fakecuda/fake_kernel.h"
 #include "stand_in/fakecuda/fakecuda.h"
 
+#include <gyre/model.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,7 +143,7 @@ static void compare_doubles(struct span *span, const char *what)
     free_span(span);
 }
 
-/* -- barriers of the stand-in ------------------------------------------------------------------- */
+/* -- barriers of the stand-in ------------------------------------------------------------------ */
 
 enum { NEIGHBOURS = 300, ROUNDS = 3 };
 
@@ -695,6 +696,41 @@ static void test_training(void **state)
     }
 }
 
+/* -- networks ---------------------------------------------------------------------------------- */
+
+/* Outputs and scores of a network that a device computes, whose values are the host's. */
+static void test_network(void **state)
+{
+    struct gyre_network *network[2];
+    struct gyre_network_options options = GYRE_NETWORK_OPTIONS_INIT;
+    struct gyre_network_score score[2] = {{0}};
+    const float *outputs[2];
+    float x[BATCH * 64];
+    int64_t labels[BATCH];
+    setenv("GYRE_BLAS", "own", 1);
+    for (int i = 0; i < BATCH * 64; i++)
+        x[i] = chance();
+    for (int i = 0; i < BATCH; i++)
+        labels[i] = i % 10;
+    for (int side = 0; side < 2; side++) {
+        options.device = side - 1;
+        assert_int_equal(gyre_network_convnet(&network[side], 1, 8, 8, 10, &options), 0);
+        assert_int_equal(gyre_network_score_classes(network[side], x, BATCH, labels, &score[side]),
+                         0);
+        assert_int_equal(gyre_network_predict(network[side], x, BATCH, &outputs[side]), 0);
+    }
+    for (int i = 0; fused && i < BATCH * 10; i++)
+        assert_true(same_float(outputs[0][i], outputs[1][i]));
+    assert_true(fabs(score[0].loss - score[1].loss) <= 1e-6 * score[0].loss);
+    assert_int_equal(score[0].right, score[1].right);
+    for (int side = 0; side < 2; side++)
+        gyre_network_destroy(network[side]);
+    options.device = 63;
+    assert_true(gyre_network_convnet(&network[0], 1, 8, 8, 10, &options) < 0);
+    assert_non_null(strstr(gyre_error(NULL), "CUDA device 63"));
+    assert_int_equal(fakecuda_alive().bytes, 0);
+}
+
 /* -- failures ---------------------------------------------------------------------------------- */
 
 static void test_refused(void **state)
@@ -755,6 +791,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_convolution, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_norm_sums, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_training, open_both, close_both),
+        cmocka_unit_test(test_network),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_open_fails),
         cmocka_unit_test(test_launch_fails),

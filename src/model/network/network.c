@@ -55,6 +55,10 @@ static int check_network_options(const struct gyre_network_options *options)
         return gyre_refuse("gyre_network_options.precision %d: GYRE_F32, GYRE_BF16 or GYRE_F16 is "
                            "expected",
                            (int)options->precision);
+    if (options->device < -1)
+        return gyre_refuse("gyre_network_options.device %d: the number of a CUDA device, or -1 for "
+                           "the CPU, is expected",
+                           options->device);
     return 0;
 }
 
@@ -77,11 +81,16 @@ static struct gyre_optimizer_settings settings_of(const struct gyre_network_opti
 
 static struct gyre_model_settings model_settings_of(const struct gyre_network_options *options)
 {
-    return (struct gyre_model_settings){.batch = options->batch,
-                                        .precision =
-                                            options->precision == GYRE_BF16  ? GYRE_PRECISION_BF16
-                                            : options->precision == GYRE_F16 ? GYRE_PRECISION_F16
-                                                                             : GYRE_PRECISION_F32};
+    static const enum gyre_precision precision[] = {[GYRE_F32] = GYRE_PRECISION_F32,
+                                                    [GYRE_BF16] = GYRE_PRECISION_BF16,
+                                                    [GYRE_F16] = GYRE_PRECISION_F16};
+    struct gyre_model_settings settings = {.batch = options->batch,
+                                           .precision = precision[options->precision]};
+    if (options->device >= 0) {
+        settings.kind = GYRE_MEMORY_CUDA;
+        settings.device = options->device;
+    }
+    return settings;
 }
 
 static int start_values(struct gyre_replica *r, const struct gyre_network_options *options)
@@ -102,9 +111,7 @@ static int make_network(struct gyre_network **out, struct gyre_model *model,
     }
     n->batch = options->batch;
     const struct gyre_optimizer_settings settings = settings_of(options);
-    int status = gyre_replica_init(&n->replica, model, &settings);
-    if (status)
-        gyre_trouble_set(fresh_trouble(), status, "no memory for the values of a network");
+    int status = gyre_replica_init(&n->replica, model, &settings, fresh_trouble());
     if (!status)
         status = gyre_optimizer_check(&settings, fresh_trouble()); /* not in the first update */
     if (!status)
@@ -316,7 +323,7 @@ int gyre_network_predict(struct gyre_network *n, const float *x, uint64_t sample
     if (status)
         return status;
     gyre_replica_bind(&n->replica);
-    return gyre_model_forward(n->replica.model, x, samples, false, outputs, fresh_trouble());
+    return gyre_replica_predict(&n->replica, x, samples, outputs, fresh_trouble());
 }
 
 static int score_all(struct gyre_network *n, const float *x, uint64_t samples,

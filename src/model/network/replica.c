@@ -56,21 +56,22 @@ static void lay_out_buffers(struct gyre_replica *r)
 }
 
 int gyre_replica_init(struct gyre_replica *r, struct gyre_model *model,
-                      const struct gyre_optimizer_settings *settings)
+                      const struct gyre_optimizer_settings *settings, struct gyre_trouble *trouble)
 {
     *r = (struct gyre_replica){.model = model, .settings = *settings};
     gyre_scaler_init(&r->scaler, gyre_model_precision(model) == GYRE_PRECISION_F16);
     r->parameters = gyre_model_parameters(model, &r->parameter);
     r->buffers = gyre_model_buffers(model, &r->buffer);
     int status = allocate_values(r);
-    if (!status)
-        status = gyre_loss_meter_init(&r->meter, gyre_model_processor(model),
-                                      gyre_model_batch(model), gyre_model_outputs(model), NULL);
     if (status)
-        return status;
+        return gyre_trouble_set(trouble, status, "no memory for the values of a network");
     lay_out_parameters(r);
     lay_out_buffers(r);
-    return 0;
+    status = gyre_on_device_init(&r->device, model, trouble);
+    if (status)
+        return status;
+    return gyre_loss_meter_init(&r->meter, gyre_model_processor(model), gyre_model_batch(model),
+                                gyre_model_outputs(model), trouble);
 }
 
 void gyre_whole_states_free(struct gyre_whole_states *states)
@@ -88,6 +89,7 @@ void gyre_replica_deinit(struct gyre_replica *r)
     gyre_loss_meter_deinit(&r->meter);
     free(r->piece);
     gyre_ddp_destroy(r->ddp);
+    gyre_on_device_deinit(&r->device);
     gyre_model_destroy(r->model);
     free(r->item);
     free(r->values);
@@ -104,6 +106,8 @@ void gyre_replica_bind(struct gyre_replica *r)
         r->parameter[p]->value = r->item[p].value;
         r->parameter[p]->gradient = gyre_ddp_gradient(r->ddp, p);
     }
+    for (int i = 0; i < r->parameters + r->buffers; i++)
+        gyre_on_device_bind(&r->device, i, r->item[i].value);
 }
 
 int gyre_replica_join(struct gyre_replica *r, struct gyre_comm *comm,
@@ -134,31 +138,61 @@ int gyre_replica_regroup(struct gyre_replica *r, struct gyre_comm *comm)
     return status;
 }
 
-static int tell_ready(struct gyre_replica *r, const struct gyre_parameter *parameter)
+static int place_of_parameter(const struct gyre_replica *r, const struct gyre_parameter *parameter)
 {
     int i = r->parameters - 1;
     while (r->parameter[i] != parameter)
         i--;
-    int status = r->looks && !parameter->bounded ? gyre_ddp_look_at(r->ddp, i) : 0;
+    return i;
+}
+
+static int tell_ready(struct gyre_replica *r, const struct gyre_parameter *parameter,
+                      struct gyre_trouble *trouble)
+{
+    const int i = place_of_parameter(r, parameter);
+    int status = gyre_on_device_fetch(&r->device, i, gyre_ddp_gradient(r->ddp, i), trouble);
+    if (!status && r->looks && !parameter->bounded)
+        status = gyre_ddp_look_at(r->ddp, i);
     return status ? status : gyre_ddp_ready(r->ddp, i);
 }
 
 /* -- passes ------------------------------------------------------------------------------------ */
 
+static int sum_over_ranks(struct gyre_replica *r, const struct gyre_pass_event *event,
+                          struct gyre_trouble *trouble)
+{
+    double *values;
+    int status = gyre_on_device_take_sums(&r->device, event, &values, trouble);
+    if (!status)
+        status = gyre_all_reduce(r->comm, values, values, event->count, GYRE_F64, GYRE_SUM);
+    return status ? status : gyre_on_device_give_sums(&r->device, event, trouble);
+}
+
 /* The rest of a pass that came to `status`. */
-static int finish_pass(struct gyre_replica *r, int status, bool tells)
+static int finish_pass(struct gyre_replica *r, int status, bool tells, struct gyre_trouble *trouble)
 {
     while (status == GYRE_AGAIN) {
         const struct gyre_pass_event *event = gyre_model_event(r->model);
         if (event->sum)
-            status =
-                gyre_all_reduce(r->comm, event->sum, event->sum, event->count, GYRE_F64, GYRE_SUM);
+            status = sum_over_ranks(r, event, trouble);
         else
-            status = tells ? tell_ready(r, event->ready) : 0;
+            status = tells ? tell_ready(r, event->ready, trouble) : 0;
         if (!status)
             status = gyre_model_continue(r->model);
     }
     return status;
+}
+
+/* The model's forward, with all that it needs where it computes. */
+static int pass_forward(struct gyre_replica *r, const float *x, size_t samples, bool train,
+                        const float **outputs, struct gyre_trouble *trouble)
+{
+    if (r->device.on)
+        gyre_replica_bind(r); /* also without an engine */
+    int status = gyre_on_device_begin(&r->device, &x, samples, trouble);
+    if (!status)
+        status = gyre_model_forward(r->model, x, samples, train, outputs, trouble);
+    return finish_pass(r, status, false, trouble);
 }
 
 int gyre_replica_forward(struct gyre_replica *r, const float *x, size_t samples, bool train,
@@ -167,8 +201,7 @@ int gyre_replica_forward(struct gyre_replica *r, const float *x, size_t samples,
     const float factor = gyre_scaler_scale(&r->scaler);
     float *gradient = gyre_model_output_gradient(r->model);
     const float *outputs;
-    int status = gyre_model_forward(r->model, x, samples, train, &outputs, trouble);
-    status = finish_pass(r, status, false);
+    int status = pass_forward(r, x, samples, train, &outputs, trouble);
     if (status)
         return status;
     if (wanted.labels)
@@ -176,6 +209,18 @@ int gyre_replica_forward(struct gyre_replica *r, const float *x, size_t samples,
                                        trouble);
     return gyre_loss_squared_error(&r->meter, outputs, wanted.targets, samples, factor, gradient,
                                    trouble);
+}
+
+int gyre_replica_predict(struct gyre_replica *r, const float *x, size_t samples,
+                         const float **outputs, struct gyre_trouble *trouble)
+{
+    int status = pass_forward(r, x, samples, false, outputs, trouble);
+    return status ? status : gyre_on_device_outputs(&r->device, outputs, samples, trouble);
+}
+
+struct gyre_processor *gyre_replica_optimizer_processor(const struct gyre_replica *r)
+{
+    return r->device.on ? r->device.host : gyre_model_processor(r->model);
 }
 
 int gyre_replica_take_loss(struct gyre_replica *r, struct gyre_loss *loss,
@@ -192,5 +237,10 @@ void gyre_replica_clear_loss(struct gyre_replica *r)
 int gyre_replica_backward(struct gyre_replica *r, bool adds, bool tells,
                           struct gyre_trouble *trouble)
 {
-    return finish_pass(r, gyre_model_backward(r->model, adds, trouble), tells);
+    int status = 0;
+    for (int p = 0; adds && !status && p < r->parameters; p++)
+        status = gyre_on_device_lend(&r->device, p, gyre_ddp_gradient(r->ddp, p), trouble);
+    if (!status)
+        status = finish_pass(r, gyre_model_backward(r->model, adds, trouble), tells, trouble);
+    return status ? status : gyre_on_device_end(&r->device, trouble);
 }

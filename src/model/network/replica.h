@@ -14,7 +14,7 @@
 #include "model/learning/loss.h"
 #include "model/learning/optimizer.h"
 #include "model/learning/scaler.h"
-#include "model/nets/model.h"
+#include "model/network/on_device.h"
 
 #include <gyre/ddp.h>
 
@@ -57,6 +57,7 @@ struct gyre_replica {
     int64_t resumed_steps;            /* that it has made */
     struct gyre_scaler scaler;        /* enabled where products are of f16 */
     struct gyre_loss_meter meter;
+    struct gyre_on_device device; /* where the CPU does not compute */
 };
 
 /* What a batch is compared with: one of the two. */
@@ -65,9 +66,10 @@ struct gyre_wanted {
     const float *targets;
 };
 
-/* Takes the model over, also where it fails: -ENOMEM. Deinit takes every state, also zeros. */
+/* Takes the model over, also where it fails: -ENOMEM, or a device's failure told in `trouble`.
+ * Deinit takes every state, also zeros. */
 int gyre_replica_init(struct gyre_replica *replica, struct gyre_model *model,
-                      const struct gyre_optimizer_settings *settings);
+                      const struct gyre_optimizer_settings *settings, struct gyre_trouble *trouble);
 void gyre_replica_deinit(struct gyre_replica *replica);
 void gyre_whole_states_free(struct gyre_whole_states *states);
 
@@ -89,6 +91,13 @@ void gyre_replica_bind(struct gyre_replica *replica);
  * the communicator's. */
 int gyre_replica_forward(struct gyre_replica *replica, const float *x, size_t samples, bool train,
                          struct gyre_wanted wanted, struct gyre_trouble *trouble);
+
+/* Forward alone; *outputs is host memory until the next forward. */
+int gyre_replica_predict(struct gyre_replica *replica, const float *x, size_t samples,
+                         const float **outputs, struct gyre_trouble *trouble);
+
+/* What the optimiser's state, and the values that it steps, lie on. */
+struct gyre_processor *gyre_replica_optimizer_processor(const struct gyre_replica *replica);
 
 /* Gradients are put, or added if `adds`; each is told to the engine if `tells`. Otherwise as
  * forward. */

@@ -29,8 +29,8 @@ int gyre_replica_make_optimizer(struct gyre_replica *r, struct gyre_trouble *tro
         r->piece[k] = (struct gyre_replica_piece){piece.parameter, piece.first, piece.count, range};
         range += piece.count;
     }
-    int status = gyre_optimizer_create(&r->optimizer, gyre_model_processor(r->model), &r->settings,
-                                       range, trouble);
+    int status = gyre_optimizer_create(&r->optimizer, gyre_replica_optimizer_processor(r),
+                                       &r->settings, range, trouble);
     return status ? status : resume_optimizer(r);
 }
 

@@ -36,6 +36,7 @@ static const struct trial alike[] = {
     {{"--data", "wine", "--test", "wine:test"}, {NULL}},
     {{"--model", "mlp", "--layers", "13,64,3", "--loss", "cross-entropy"}, {NULL}},
     {{"--precision", "f32", "--wire", "f32", "--sync-batch-norm"}, {NULL}},
+    {{"--device", "cpu"}, {NULL}}, /* cuda: device.sh */
     {{"--optimizer", "adam", "--lr", "0.001", "--weight-decay", "0"}, {NULL}},
     {{"--beta1", "0.9", "--beta2", "0.999", "--eps", "1e-8"}, {NULL}},
     {{"--schedule", "constant", "--warmup", "0", "--seed", "0"}, {NULL}},
