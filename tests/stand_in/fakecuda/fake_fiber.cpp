@@ -7,8 +7,10 @@
  *
  * A fiber whose thread has ended without a barrier takes the next thread, so a kernel without
  * barriers needs one fiber. Only the first entry to a fiber needs ucontext, whose switches ask the
- * kernel for the signal mask: _setjmp() and _longjmp() do the rest. Fibers are kept for the next
- * block; each thread of the host has its own. */
+ * kernel for the signal mask: _setjmp() and _longjmp() do the rest. The address sanitizer does not
+ * bear jumps between stacks, so there ucontext does all of it. Fibers are kept for the next block;
+ * each thread of the host has its own. */
+#undef _FORTIFY_SOURCE /* whose longjmp() takes another stack for a fault */
 #include "fake_kernel.h"
 
 #include <setjmp.h>
@@ -31,18 +33,54 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
+/* -- places to go on at ------------------------------------------------------------------------ */
+
+#ifdef HAS_ASAN
+
+struct place {
+    ucontext_t context;
+};
+
+static void go(struct place *from, struct place *to)
+{
+    swapcontext(&from->context, &to->context);
+}
+
+#else
+
+struct place {
+    ucontext_t context; /* of the first entry */
+    bool is_new;
+    jmp_buf at;
+};
+
+static void go(struct place *from, struct place *to)
+{
+    if (_setjmp(from->at))
+        return;
+    if (to->is_new) {
+        to->is_new = false;
+        setcontext(&to->context);
+    }
+    _longjmp(to->at, 1);
+}
+
+#endif
+
+/* -- fibers ------------------------------------------------------------------------------------ */
+
 enum fiber_state { FIBER_IDLE, FIBER_WAITING, FIBER_ENDED };
 
 struct fiber {
-    jmp_buf at;
+    struct place place;
     char *stack;
     void *shadow; /* of the address sanitizer */
     unsigned thread;
     enum fiber_state state;
 };
 
-struct crew {
-    jmp_buf scheduler;
+struct fiber_crew {
+    struct place scheduler;
     void *shadow;
     const void *bottom; /* of the scheduler's stack */
     size_t size;
@@ -51,15 +89,19 @@ struct crew {
     void (*before)(unsigned thread);
     void (*call)(const void *context);
     const void *context;
-
-    ~crew()
-    {
-        for (auto &each : fiber)
-            free(each.stack);
-    }
 };
 
-static thread_local struct crew crew;
+/* A host thread's crew. Thread-local memory is taken from small stacks, so it lies elsewhere. */
+static thread_local struct crew_owner {
+    struct fiber_crew *crew;
+
+    ~crew_owner()
+    {
+        for (int i = 0; crew && i < FIBERS_MOST; i++)
+            free(crew->fiber[i].stack);
+        free(crew);
+    }
+} own;
 
 [[noreturn]] static void refuse(const char *what)
 {
@@ -82,7 +124,7 @@ static void arrive(void *shadow, bool in_fiber)
 {
 #ifdef HAS_ASAN
     if (in_fiber)
-        __sanitizer_finish_switch_fiber(shadow, &crew.bottom, &crew.size);
+        __sanitizer_finish_switch_fiber(shadow, &own.crew->bottom, &own.crew->size);
     else
         __sanitizer_finish_switch_fiber(shadow, NULL, NULL);
 #else
@@ -95,50 +137,47 @@ static void arrive(void *shadow, bool in_fiber)
 /* Back to the scheduler, until it turns to this fiber again. */
 static void give_way(enum fiber_state state)
 {
-    struct fiber *fiber = crew.now;
+    struct fiber *fiber = own.crew->now;
     fiber->state = state;
-    if (_setjmp(fiber->at) == 0) {
-        leave_for(&fiber->shadow, crew.bottom, crew.size);
-        _longjmp(crew.scheduler, 1);
-    }
-    arrive(crew.now->shadow, true);
+    leave_for(&fiber->shadow, own.crew->bottom, own.crew->size);
+    go(&fiber->place, &own.crew->scheduler);
+    arrive(own.crew->now->shadow, true);
 }
 
 static void fiber_main()
 {
     arrive(NULL, true);
     for (;;) {
-        crew.call(crew.context);
+        own.crew->call(own.crew->context);
         give_way(FIBER_ENDED);
     }
 }
 
-static void enter_first(struct fiber *fiber)
+static void make_fiber(struct fiber *fiber)
 {
-    ucontext_t entry;
+    int failed = getcontext(&fiber->place.context);
     fiber->stack = static_cast<char *>(malloc(STACK_BYTES));
-    if (!fiber->stack || getcontext(&entry))
+    if (failed || !fiber->stack)
         refuse("has more threads than there is memory for");
-    entry.uc_stack.ss_sp = fiber->stack;
-    entry.uc_stack.ss_size = STACK_BYTES;
-    entry.uc_link = NULL;
-    makecontext(&entry, fiber_main, 0);
-    leave_for(&crew.shadow, fiber->stack, STACK_BYTES);
-    setcontext(&entry);
+    fiber->place.context.uc_stack.ss_sp = fiber->stack;
+    fiber->place.context.uc_stack.ss_size = STACK_BYTES;
+    fiber->place.context.uc_link = NULL;
+    makecontext(&fiber->place.context, fiber_main, 0);
+#ifndef HAS_ASAN
+    fiber->place.is_new = true;
+#endif
 }
 
 /* Runs the fiber until it gives way. */
 static void turn_to(struct fiber *fiber)
 {
-    crew.now = fiber;
-    crew.before(fiber->thread);
-    if (_setjmp(crew.scheduler) == 0) {
-        if (!fiber->stack)
-            enter_first(fiber);
-        leave_for(&crew.shadow, fiber->stack, STACK_BYTES);
-        _longjmp(fiber->at, 1);
-    }
-    arrive(crew.shadow, false);
+    if (!fiber->stack)
+        make_fiber(fiber);
+    own.crew->now = fiber;
+    own.crew->before(fiber->thread);
+    leave_for(&own.crew->shadow, fiber->stack, STACK_BYTES);
+    go(&own.crew->scheduler, &fiber->place);
+    arrive(own.crew->shadow, false);
 }
 
 /* -- a block ----------------------------------------------------------------------------------- */
@@ -148,9 +187,10 @@ static unsigned start_threads(unsigned threads)
 {
     unsigned waiting = 0;
     for (unsigned t = 0; t < threads; t++) {
-        crew.fiber[waiting].thread = t;
-        turn_to(&crew.fiber[waiting]);
-        waiting += crew.fiber[waiting].state == FIBER_WAITING;
+        struct fiber *fiber = &own.crew->fiber[waiting];
+        fiber->thread = t;
+        turn_to(fiber);
+        waiting += fiber->state == FIBER_WAITING;
     }
     return waiting;
 }
@@ -159,8 +199,8 @@ static unsigned go_on(unsigned threads)
 {
     unsigned waiting = 0;
     for (unsigned t = 0; t < threads; t++) {
-        turn_to(&crew.fiber[t]);
-        waiting += crew.fiber[t].state == FIBER_WAITING;
+        turn_to(&own.crew->fiber[t]);
+        waiting += own.crew->fiber[t].state == FIBER_WAITING;
     }
     return waiting;
 }
@@ -168,11 +208,13 @@ static unsigned go_on(unsigned threads)
 extern "C" void fake_fibers_run(unsigned threads, void (*before)(unsigned thread),
                                 void (*call)(const void *context), const void *context)
 {
-    crew.before = before;
-    crew.call = call;
-    crew.context = context;
-    if (threads > FIBERS_MOST)
-        refuse("was launched that has larger blocks than a device takes");
+    if (!own.crew)
+        own.crew = static_cast<struct fiber_crew *>(calloc(1, sizeof *own.crew));
+    if (!own.crew || threads > FIBERS_MOST)
+        refuse("has larger blocks than a device takes, or there is no memory for its threads");
+    own.crew->before = before;
+    own.crew->call = call;
+    own.crew->context = context;
     for (unsigned waiting = start_threads(threads); waiting; waiting = go_on(threads))
         if (waiting != threads)
             refuse("has a barrier that not all threads of a block reach");
