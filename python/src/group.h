@@ -99,11 +99,11 @@ class Group final : public AnyBackend
     /* -- sparse.cpp: tensors of indices and values -- */
     WorkRef allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &options) override;
 
-#ifdef C10D_BACKEND_HAS_RECONFIGURE /* what torch had not before */
     /* -- members.cpp: ranks that change; not beside other calls -- */
     bool supportsShrinking() const override;
     c10::intrusive_ptr<Backend> shrink(const std::vector<int64_t> &excluded, int flags,
                                        const c10::intrusive_ptr<Options> &options) override;
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
     bool supportsReconfigure() const override;
     bool isInitialized() override;
     c10d::ReconfigureHandle get_reconfigure_handle() const override;
@@ -178,7 +178,7 @@ class Group final : public AnyBackend
     std::set<int64_t> uuids_; /* of the calls of reconfigure() so far */
     mutable std::mutex handle_lock_;
     mutable std::string handle_; /* under handle_lock_; empty: nobody has asked for it */
-    std::mutex streams_;                       /* of those below */
+    std::mutex streams_;         /* of those below */
     std::optional<c10::Stream> own_stream_;
     std::deque<std::shared_ptr<DeviceWork::Mark>> marks_; /* of calls on streams */
 };

@@ -16,8 +16,6 @@
 namespace gyre_torch
 {
 
-#ifdef C10D_BACKEND_HAS_RECONFIGURE
-
 static constexpr int ABORTS = 1; /* torch's SHRINK_ABORT */
 
 /* -- a part of the ranks ----------------------------------------------------------------------- */
@@ -64,6 +62,8 @@ c10::intrusive_ptr<c10d::Backend> Group::shrink(const std::vector<int64_t> &excl
 }
 
 /* -- a list of processes ----------------------------------------------------------------------- */
+
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
 
 /* Rank by rank. Where the caller gives no order, that of the handles' text serves. */
 static std::vector<std::string> in_order(const c10d::ReconfigureOptions &options)

@@ -24,11 +24,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
     module.doc() = "Gyre as a backend of torch.distributed.";
     module.attr("gyre_version") = gyre_version();
     module.attr("torch_version") = TORCH_VERSION;
-    module.def("join", &join, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("name"),
-               py::arg("timeout"), py::arg("ranks"), py::arg("formed") = true,
-               py::call_guard<py::gil_scoped_release>(),
-               "Makes a group of the ranks that meet in the store under a name; or, not formed, one "
-               "whose ranks reconfigure() names.");
+    module.def(
+        "join", &join, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("name"),
+        py::arg("timeout"), py::arg("ranks"), py::arg("formed") = true,
+        py::call_guard<py::gil_scoped_release>(),
+        "Makes a group of the ranks that meet in the store under a name; or, not formed, one "
+        "whose ranks reconfigure() names.");
     module.def("close_all", &Communicator::close_all, py::arg("reason"),
                py::call_guard<py::gil_scoped_release>(),
                "Ends all groups of this process; with a reason, by aborting them.");

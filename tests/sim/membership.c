@@ -3,10 +3,10 @@
  *
  *     sim_membership [--seeds N] [--seed FIRST] [--replay SEED] [--jobs N] [--plain]
  *
- * Seeds 0 to 7 are no drawings but jobs written by hand. A seed that fails is printed with what is wrong
- * and with the smallest scenario that still fails; --replay runs one seed with a log of its events,
- * and --plain prints no smaller scenario. The last lines count what was played: from 800 seeds on
- * every kind of fault has to be among it. Exit: 0: nothing is wrong. */
+ * Seeds 0 to 7 are no drawings but jobs written by hand. A seed that fails is printed with what is
+ * wrong and with the smallest scenario that still fails; --replay runs one seed with a log of its
+ * events, and --plain prints no smaller scenario. The last lines count what was played: from 800
+ * seeds on every kind of fault has to be among it. Exit: 0: nothing is wrong. */
 #include "sim/membership/inside.h"
 #include "rig/haste.h"
 

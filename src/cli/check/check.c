@@ -95,8 +95,8 @@ static int write_check_page(const struct gyre_listed *listed, const char *path,
     return status;
 }
 
-static int answer(const struct gyre_listed *listed, const char *file, const char *page,
-                  struct gyre_trouble *trouble)
+static int answer_check(const struct gyre_listed *listed, const char *file, const char *page,
+                        struct gyre_trouble *trouble)
 {
     struct gyre_trouble defect = {0};
     int status = page != NULL ? write_check_page(listed, page, trouble) : 0;
@@ -126,7 +126,7 @@ int gyre_cli_check(char **argv)
     if (status == 0)
         status = gyre_listed_read(&listed, path, file.data, file.length, &trouble);
     if (status == 0)
-        status = answer(&listed, path, word[HTML], &trouble);
+        status = answer_check(&listed, path, word[HTML], &trouble);
     gyre_listed_deinit(&listed);
     gyre_file_unmap(&file);
     return status == 0 ? 0 : gyre_cli_fail("check", status, &trouble);

@@ -57,8 +57,8 @@ static void close_if_over(struct gyre_children *all)
 }
 
 /* Answers whoever told a loss. */
-static void answer(const struct gyre_lost_ranks *loss, struct gyre_launcher_line *teller,
-                   const char *word)
+static void answer_teller(const struct gyre_lost_ranks *loss, struct gyre_launcher_line *teller,
+                          const char *word)
 {
     char line[64];
     snprintf(line, sizeof line, "%s\n", word);
@@ -89,7 +89,7 @@ static void grant_restart(struct gyre_children *all, const struct gyre_lost_rank
     if (loss->child)
         start_later(all, loss->child, all->restarts.used);
     else
-        answer(loss, teller, word);
+        answer_teller(loss, teller, word);
 }
 
 static void describe_restart(const struct gyre_children *all, const struct gyre_child *child,
@@ -111,7 +111,7 @@ bool gyre_again_decide(struct gyre_children *all, const struct gyre_lost_ranks *
         return false;
     if (all->restarts.used >= all->restarts.most || gyre_restart_is_useless(loss->code) ||
         count_running(all) <= 0 || !(loss->child || loss->ssh || teller)) {
-        answer(loss, teller, "forget");
+        answer_teller(loss, teller, "forget");
         close_if_over(all);
         return false;
     }

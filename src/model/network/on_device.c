@@ -1,5 +1,5 @@
 /* See on_device.h. A gradient is fetched when backward says that it is final, so the engine may
- * reduce it while the device goes on. Tested by tests/program/train/device.sh. */
+ * reduce it while the device goes on. Tested by tests/program/cuda/train.sh. */
 #include "model/network/on_device.h"
 
 #include <errno.h>

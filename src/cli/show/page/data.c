@@ -135,7 +135,7 @@ static int put_rounds(struct writer *w, struct gyre_trouble *defect)
     return status != 0 ? status : gyre_proving_end(w->proof);
 }
 
-static void put_sums(const struct writer *w)
+static void put_who_is_in(const struct writer *w)
 {
     const struct gyre_value_book *book = gyre_proving_values(w->proof);
     fputs(",\n\"values\":[", w->out);
@@ -270,7 +270,7 @@ int gyre_page_put_schedule(FILE *out, const struct gyre_page_schedule *schedule,
         put_head(&w);
         put_ranks(&w);
         status = put_rounds(&w, &defect);
-        put_sums(&w);
+        put_who_is_in(&w);
         put_defect(&w, &defect);
         fputc('}', out);
     }

@@ -15,8 +15,8 @@ static const char *put_until(FILE *out, const char *frame, const char *mark)
     return at + strlen(mark);
 }
 
-static int put_data(FILE *out, const struct gyre_page_schedule *schedule, unsigned count,
-                    struct gyre_trouble *trouble)
+static int put_schedules(FILE *out, const struct gyre_page_schedule *schedule, unsigned count,
+                         struct gyre_trouble *trouble)
 {
     int status = 0;
     fputc('[', out);
@@ -35,7 +35,7 @@ int gyre_page_write(FILE *out, const struct gyre_page_schedule *schedule, unsign
     const char *frame = put_until(out, gyre_page_html, "@STYLE@");
     fputs(gyre_page_css, out);
     frame = put_until(out, frame, "@DATA@");
-    int status = put_data(out, schedule, count, trouble);
+    int status = put_schedules(out, schedule, count, trouble);
     frame = put_until(out, frame, "@SCRIPT@");
     fputs(gyre_page_js, out);
     fputs(frame, out);

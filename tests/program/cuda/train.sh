@@ -2,7 +2,7 @@
 # gyre train --device cuda over the stand-in for CUDA, beside the same training on the CPU: with
 # Gyre's own products, which both sum alike, the weights are the same bytes; and what is refused.
 #
-#     device.sh SOURCE BUILD
+#     train.sh SOURCE BUILD
 set -u
 tool=$2/tests/gyre_fake
 [ -x "$tool" ] || {
