@@ -1,4 +1,5 @@
-/* Words that every command says alike. Tested by tests/program/cli/cli.c. */
+/* Words that every command says alike.
+ * Tested by tests/unit/cli/common_test.c and tests/program/cli/cli.c. */
 #include "cli/common.h"
 
 #include "base/env.h"

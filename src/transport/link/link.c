@@ -17,7 +17,8 @@
  * job of many ranks, it fills as operations meet their peers: a link is made at its first use, by
  * either end, and the other end hears of it.
  *
- * Tested by tests/unit/transport/link/sim/world_test.c and tests/program/collectives/comm.c. */
+ * Tested by tests/unit/transport/link/link_test.c, tests/unit/transport/link/sim/world_test.c and
+ * tests/program/collectives/comm.c. */
 #include "transport/link/links.h"
 
 #include "base/rng.h"
