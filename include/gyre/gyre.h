@@ -399,8 +399,8 @@ GYRE_API int gyre_open(struct gyre_comm *comm, const struct gyre_options *option
  *   Threads:   any thread. */
 GYRE_API int gyre_newcomer(const struct gyre_comm *comm);
 
-/* How many processes wait in gyre_join() to be taken in, on rank 0: a hint, which a program may
- * look at before all ranks call gyre_grow(). Elsewhere, and before the first gyre_grow(), 0.
+/* How many processes wait in gyre_join() or are being taken in, on rank 0: a hint, which a program
+ * may look at before all ranks call gyre_grow(). Elsewhere, and before the first gyre_grow(), 0.
  *   Blocks:    never.
  *   Threads:   one thread. */
 GYRE_API int gyre_waiting(const struct gyre_comm *comm);
@@ -410,10 +410,11 @@ GYRE_API int gyre_waiting(const struct gyre_comm *comm);
  * reach; `comm` is the communicator of gyre_init(), gyre_join(), gyre_shrink() or gyre_grow().
  *
  * Where nobody waits this is a broadcast of half a KiB, and *larger is NULL: go on with `comm`.
- * Otherwise *larger is a communicator in which all ranks have their numbers and the newcomers those
- * behind. Memory from gyre_alloc() goes over to it, at its address; parts made by gyre_split() do
- * not. `comm` is over then: gyre_error(), gyre_failure() and gyre_finalize() are all that is left
- * to call on it.
+ * Where somebody does, the first call begins to take it in, and *larger is NULL: newcomers join in
+ * the background, beside `comm`. Call again, as after the next step: once all have joined *larger
+ * is a communicator in which all ranks have their numbers and the newcomers those behind. Memory
+ * from gyre_alloc() goes over to it, at its address; parts made by gyre_split() do not. `comm` is
+ * over then: gyre_error(), gyre_failure() and gyre_finalize() are all that is left to call on it.
  *
  * The first call opens the place where the job has met again, on rank 0, so processes that come
  * earlier wait for it. If rank 0 leaves or is lost, the next rank 0 opens it. So a job whose place
@@ -422,7 +423,8 @@ GYRE_API int gyre_waiting(const struct gyre_comm *comm);
  * gyre_finalize(). A job that began with one rank looks for its place in its first gyre_grow(), by
  * the options and variables that gyre_join() would look at. gyre_open() names another place. A job
  * takes in at most 1,024 processes in its life.
- *   Blocks:    until every rank has called it.
+ *   Blocks:    until every rank has called it. It never waits for a newcomer to join. Newcomers
+ *              that have joined wait for the next call, at most for the limit of an operation.
  *   Ownership: the caller ends *larger by gyre_finalize(), and `comm` too.
  *   Errors:    GYRE_PEER_LOST: a rank or a newcomer was lost; `comm` has failed with it, and
  *              gyre_shrink() goes on. GYRE_UNSUPPORTED and -errno: there is no place where

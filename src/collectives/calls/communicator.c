@@ -5,6 +5,7 @@
 #include "collectives/group/group.h"
 #include "collectives/lifecycle/apart.h"
 #include "collectives/lifecycle/grow.h"
+#include "collectives/lifecycle/growing.h"
 #include "collectives/lifecycle/process_ranks.h"
 #include "collectives/lifecycle/shrink.h"
 #include "collectives/lifecycle/split.h"
@@ -154,6 +155,14 @@ int gyre_split_apart(struct gyre_comm *comm, int color, int key, struct gyre_com
     return status;
 }
 
+/* Newcomers that join meanwhile are told that the job has ended, by rank 0 as where they wait; by
+ * another rank that it is lost, and they ask again. */
+static void drop_newcomers(struct gyre_comm *comm)
+{
+    gyre_growing_drop(comm, comm->rank ? GYRE_PEER_LOST : GYRE_ABORTED,
+                      "the job has ended before it took this process in");
+}
+
 int gyre_finalize(struct gyre_comm *comm)
 {
     if (!comm)
@@ -162,6 +171,8 @@ int gyre_finalize(struct gyre_comm *comm)
         return GYRE_FORKED;
     struct gyre_trouble *trouble = gyre_thread_trouble();
     int open = gyre_group_left_open(comm);
+    if (!comm->id)
+        drop_newcomers(comm);
     int ended = comm->id                ? gyre_comm_end(comm)
                 : comm->progress->ranks ? gyre_process_ranks_leave(comm, trouble)
                                         : gyre_world_end(comm, trouble);
@@ -280,7 +291,10 @@ int gyre_open(struct gyre_comm *comm, const struct gyre_options *options)
 
 int gyre_waiting(const struct gyre_comm *comm)
 {
-    return !comm || gyre_domain_forked(comm->domain) ? 0 : (int)gyre_domain_waiting(comm->domain);
+    if (!comm || gyre_domain_forked(comm->domain))
+        return 0;
+    const uint32_t joining = comm->rank ? 0 : gyre_growing_newcomers(comm);
+    return (int)(gyre_domain_waiting(comm->domain) + joining);
 }
 
 int gyre_newcomer(const struct gyre_comm *comm)

@@ -37,11 +37,12 @@ struct gyre_progress_engine {
     _Atomic int failed;               /* status of every call on every communicator from now on */
     struct gyre_trouble trouble;      /* of a world of 1; otherwise the domain's health */
     bool fault_told;
-    bool superseded;  /* ended by gyre_shrink(), which is no failure */
-    bool helping;     /* the helper drives: no thread of the application waits */
-    uint64_t moves;   /* turns in which something moved */
-    uint64_t carried; /* by the links, at the last look */
-    uint32_t unasked; /* turns since the last that polled the links */
+    bool superseded;              /* ended by gyre_shrink(), which is no failure */
+    struct gyre_growing *growing; /* the next epoch, which newcomers join; NULL: nobody does */
+    bool helping;                 /* the helper drives: no thread of the application waits */
+    uint64_t moves;               /* turns in which something moved */
+    uint64_t carried;             /* by the links, at the last look */
+    uint32_t unasked;             /* turns since the last that polled the links */
     struct gyre_helper helper;
     struct gyre_fold_queue fold_queue;     /* of memory that the CPU cannot touch */
     uint32_t activities;                   /* number of activities of which the watch may hear */

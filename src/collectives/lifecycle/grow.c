@@ -1,10 +1,10 @@
 /* Processes join a communicator that lives.
  *
  *     members     who waits? rank 0 tells all ── nobody ─▶ the old communicator goes on
- *                   ─▶ all say that they are here, and the old one ends
- *                   ─▶ members agree (transport/members), and their view has the newcomers
- *                   ─▶ a world of the next epoch ─▶ the program's memory goes over
- *     a newcomer  waits at rank 0 ─▶ the same view ─▶ the same world
+ *                   ─▶ a world of the next epoch is made beside it (growing.c)
+ *                   ─▶ in a later call: has every rank joined? ── no ─▶ the old one goes on
+ *                   ─▶ the old one ends, and the program's memory goes over
+ *     a newcomer  waits at rank 0 ─▶ the same view ─▶ the same world ─▶ all have gone over
  *
  * Where a member or a newcomer is lost on the way, the old communicator has failed like by any
  * loss, and gyre_shrink() goes on from there.
@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "collectives/comm/operations.h"
 #include "collectives/comm/progress.h"
+#include "collectives/lifecycle/growing.h"
 #include "collectives/lifecycle/next_epoch.h"
 #include "collectives/lifecycle/world.h"
 
@@ -61,49 +62,34 @@ static void fail_world(struct gyre_comm *world, int status, const struct gyre_tr
     atomic_store(&progress->failed, status);
 }
 
-static int set_lost(const struct gyre_comm *world, struct gyre_trouble *trouble)
+/* Some rank could not join. What others have made is no use. */
+static int fail_to_grow(struct gyre_comm *world, int status, struct gyre_trouble *trouble)
 {
-    uint32_t rank = 0;
-    while (rank + 1 < world->n && gyre_domain_stands_next(world->domain, rank))
-        rank++;
-    const struct gyre_member *member = &gyre_domain_joined(world->domain)->member[rank];
-    return gyre_trouble_set(trouble, GYRE_PEER_LOST,
-                            "rank %u on %s (pid %d) was lost while the ranks took newcomers in: "
-                            "gyre_shrink() goes on without it",
-                            rank, member->host, member->pid);
-}
-
-/* Agrees and joins. Any failure is one of the old communicator. */
-static int open_larger(struct gyre_comm *world, uint32_t newcomers, struct gyre_comm **made,
-                       struct gyre_trouble *trouble)
-{
-    struct gyre_company company;
-    struct gyre_job job;
-    int status = gyre_domain_gather(world->domain, "gyre_grow()", false, &company, &job, trouble);
-    if (status)
-        return status;
-    if (company.n != world->n + newcomers)
-        status = set_lost(world, trouble);
-    else
-        status = gyre_epoch_open(world, "gyre_grow", &company, &job, made, trouble);
-    gyre_company_close(&company);
-    gyre_wipe(&job, sizeof job);
+    if (status == 0 || status == GYRE_AGAIN)
+        status = gyre_trouble_set(trouble, GYRE_PEER_LOST,
+                                  "another rank could not join the newcomers, because one of them "
+                                  "or a rank was lost: gyre_shrink() goes on");
+    gyre_growing_settle(world);
+    fail_world(world, status, trouble);
     return status;
 }
 
-static int take_newcomers_in(struct gyre_comm *world, uint32_t newcomers, struct gyre_comm **larger,
-                             struct gyre_trouble *trouble)
+/* Goes over to the communicator that all ranks have joined. */
+static int go_over(struct gyre_comm *world, struct gyre_comm **larger, struct gyre_trouble *trouble)
 {
-    struct gyre_comm *made = NULL;
-    int status = gyre_epoch_supersede(world, ended_by_grow, trouble);
-    if (status)
-        return status;
+    const uint32_t newcomers = gyre_growing_newcomers(world);
+    struct gyre_trouble why = {0};
+    if (gyre_growing_meet(world, &why))
+        return fail_to_grow(world,
+                            gyre_trouble_set(trouble, GYRE_PEER_LOST,
+                                             "the newcomers have joined, and were lost before the "
+                                             "ranks went over: gyre_shrink() goes on (%.300s)",
+                                             why.text),
+                            trouble);
+    struct gyre_comm *made = gyre_growing_take(world);
+    world->progress->superseded = true;
+    gyre_trouble_set(&world->progress->trouble, GYRE_ABORTED, "%s", ended_by_grow);
     gyre_epoch_settle(world);
-    status = open_larger(world, newcomers, &made, trouble);
-    if (status) {
-        fail_world(world, status, trouble);
-        return status;
-    }
     gyre_epoch_end(world, ended_by_grow);
     gyre_domain_bequeath(world->domain, made->domain);
     gyre_log(GYRE_LOG_INFO, "epoch %u: rank %u of %u, with %u newcomer%s",
@@ -113,24 +99,64 @@ static int take_newcomers_in(struct gyre_comm *world, uint32_t newcomers, struct
     return 0;
 }
 
-int gyre_world_grow(struct gyre_comm *world, uint32_t most, struct gyre_comm **larger,
-                    struct gyre_trouble *trouble)
+/* Newcomers are joining: goes over where all ranks have joined, goes on where some have not. */
+static int see_growing(struct gyre_comm *world, struct gyre_comm **larger,
+                       struct gyre_trouble *trouble)
 {
-    struct invitation invitation = {0};
-    int status = gyre_world_status(world, trouble);
-    if (!status && world->rank == 0)
-        invite(world, most, &invitation);
-    if (!status && (status = tell_invitation(world, &invitation)))
+    const int mine = gyre_growing_status(world, trouble);
+    int64_t state[2] = {mine == GYRE_AGAIN, mine < 0}; /* over all ranks */
+    const struct gyre_request request = {
+        .shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I64, .op = GYRE_MAX, .count = 2},
+        .input.address = state,
+        .output.address = state};
+    int status = gyre_comm_enter_and_run(world, &request);
+    if (status)
         gyre_world_status(world, trouble);
-    if (!status && invitation.status)
-        status = gyre_trouble_set(trouble, invitation.status, "%s", invitation.why);
-    if (!status && invitation.newcomers)
-        status = take_newcomers_in(world, invitation.newcomers, larger, trouble);
-    gyre_domain_disinvite(world->domain);
+    else if (state[1])
+        status = fail_to_grow(world, mine, trouble);
+    else if (!state[0])
+        status = go_over(world, larger, trouble);
     return status;
 }
 
+/* Asks rank 0 whether somebody waits, and has those join who do. */
+static int begin_to_grow(struct gyre_comm *world, uint32_t most, struct gyre_trouble *trouble)
+{
+    struct invitation invitation = {0};
+    if (world->rank == 0)
+        invite(world, most, &invitation);
+    int status = tell_invitation(world, &invitation);
+    if (status)
+        gyre_world_status(world, trouble);
+    else if (invitation.status)
+        status = gyre_trouble_set(trouble, invitation.status, "%s", invitation.why);
+    if (!status && invitation.newcomers)
+        status = gyre_growing_start(world, invitation.newcomers, trouble);
+    if (!gyre_growing_newcomers(world))
+        gyre_domain_disinvite(world->domain);
+    return status;
+}
+
+int gyre_world_grow(struct gyre_comm *world, uint32_t most, struct gyre_comm **larger,
+                    struct gyre_trouble *trouble)
+{
+    int status = gyre_world_status(world, trouble);
+    if (status)
+        return status;
+    return world->progress->growing ? see_growing(world, larger, trouble)
+                                    : begin_to_grow(world, most, trouble);
+}
+
 /* -- a newcomer -------------------------------------------------------------------------------- */
+
+/* Joins, and waits until the members go over. */
+static int join_members(struct gyre_comm *world, struct gyre_trouble *trouble)
+{
+    int status = gyre_world_meet(world, "gyre_grow", trouble);
+    if (!status && (status = gyre_epoch_meet(world)))
+        gyre_world_status(world, trouble);
+    return status;
+}
 
 /* Waits to be taken in, and joins. GYRE_AGAIN: somebody was lost while the ranks joined. */
 static int try_to_join(const struct gyre_domain_options *options, struct gyre_comm **world,
@@ -142,8 +168,8 @@ static int try_to_join(const struct gyre_domain_options *options, struct gyre_co
     if (status)
         return status;
     gyre_world_configuration(*world, "gyre_grow", configuration);
-    if (!(status = gyre_domain_ask((*world)->domain, configuration, trouble)) &&
-        (status = gyre_world_meet(*world, "gyre_grow", trouble)))
+    status = gyre_domain_ask((*world)->domain, configuration, trouble);
+    if (!status && (status = join_members(*world, trouble)))
         status = status == GYRE_PEER_LOST || status == GYRE_TIMED_OUT ? GYRE_AGAIN : status;
     if (status)
         gyre_world_free(*world, NULL);

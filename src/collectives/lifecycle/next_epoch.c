@@ -25,6 +25,16 @@ int gyre_epoch_supersede(struct gyre_comm *world, const char *ended_by,
     return status;
 }
 
+int gyre_epoch_meet(struct gyre_comm *world)
+{
+    int64_t nothing = 0;
+    const struct gyre_request request = {
+        .shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I64, .count = 1, .barrier = true},
+        .input.address = &nothing,
+        .output.address = &nothing};
+    return gyre_comm_enter_and_run(world, &request);
+}
+
 void gyre_epoch_settle(struct gyre_comm *world)
 {
     struct gyre_trouble ignored;

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "collectives/comm/progress.h"
+#include "collectives/lifecycle/growing.h"
 #include "collectives/lifecycle/next_epoch.h"
 #include "collectives/lifecycle/world.h"
 
@@ -77,12 +78,14 @@ int gyre_world_shrink(struct gyre_comm *world, bool leave, struct gyre_comm **sm
                       struct gyre_trouble *trouble)
 {
     struct gyre_comm *made = NULL;
+    gyre_growing_settle(world);
     int status = begin_to_shrink(world, trouble);
     if (status)
         return status;
     do
         status = try_epoch(world, leave, &made, trouble);
     while (status == GYRE_AGAIN);
+    gyre_growing_drop(world, GYRE_PEER_LOST, ended_by_shrink);
     if (status || leave)
         return status;
     gyre_domain_bequeath(world->domain, made->domain);

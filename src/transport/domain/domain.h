@@ -71,6 +71,12 @@ int gyre_domain_gather(struct gyre_domain *domain, const char *made_by, bool lea
                        struct gyre_company *company, struct gyre_job *job,
                        struct gyre_trouble *trouble);
 
+/* Says that the gatherings of an epoch are over: a further one has its whole time again. */
+void gyre_domain_end_gathering(struct gyre_domain *domain);
+
+/* Has the watch of this domain listen no more: its members gather by another domain of theirs. */
+void gyre_domain_leave_listener(struct gyre_domain *domain);
+
 /* -- newcomers; calls of rank 0 ---------------------------------------------------------------- */
 
 /* Has newcomers come to the place that options and environment name, from the next open_room() on.

@@ -69,7 +69,7 @@ struct gyre_domain_loss gyre_domain_loss_of(const struct gyre_domain *domain, ui
     const struct gyre_members *members = domain->members;
     uint32_t seat = domain->seat[rank];
     uint64_t told_at = domain->health.failed_at;
-    if (members->epoch > domain->job.epoch)
+    if (members->epoch > domain->job.epoch && members->standing[seat] != GYRE_STANDS)
         return (struct gyre_domain_loss){fate[members->standing[seat]],
                                          is_blamed(domain, rank) ? told_at
                                                                  : members->at[seat].gone_at};
@@ -94,6 +94,16 @@ static void take_listener(struct gyre_domain *domain)
     int fd = domain->watch ? gyre_watch_take_listener(domain->watch) : -1;
     if (fd >= 0)
         domain->joined->listener = fd;
+}
+
+void gyre_domain_leave_listener(struct gyre_domain *domain)
+{
+    take_listener(domain);
+}
+
+void gyre_domain_end_gathering(struct gyre_domain *domain)
+{
+    domain->gather_at = 0;
 }
 
 /* What is left of the time in which members must have called. All gatherings of an epoch share
