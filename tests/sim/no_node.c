@@ -242,6 +242,16 @@ int gyre_domain_ask(struct gyre_domain *domain, const char *configuration,
     return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "nobody takes simulated newcomers in");
 }
 
+void gyre_domain_end_gathering(struct gyre_domain *domain)
+{
+    (void)domain;
+}
+
+void gyre_domain_leave_listener(struct gyre_domain *domain)
+{
+    (void)domain;
+}
+
 bool gyre_domain_is_newcomer(const struct gyre_domain *domain)
 {
     (void)domain;
