@@ -81,9 +81,8 @@ WorkRef Group::launch(Operation &operation, const c10::Device &device, Arguments
         communicator_->fail(operation.call, status);
     for (const Buffer &buffer : operation.written)
         buffer.deliver(stream);
-    for (const std::vector<Buffer> *buffers : {&operation.read, &operation.written})
-        for (const Buffer &buffer : *buffers)
-            buffer.keep(stream);
+    if (operation.async)
+        keep(operation, stream);
     return wants_work(operation) ? on_stream(operation, stream) : nullptr;
 }
 

@@ -85,6 +85,7 @@ std::shared_ptr<Communicator> Communicator::unformed(const std::string &name,
 
 Communicator::Communicator(gyre_comm *comm, std::string name, std::chrono::milliseconds timeout)
     : comm_(comm), name_(std::move(name)), timeout_(timeout),
+      device_(comm ? gyre_device(comm) : -1),
       generation_(generation.load(std::memory_order_relaxed)), closed_(!comm), ended_(!comm)
 {
     const std::lock_guard<std::mutex> hold(living().lock);
@@ -113,13 +114,20 @@ void Communicator::fail(const char *call, int status) const
 
 void Communicator::check_device(const char *call, const c10::Device &device) const
 {
-    const int own = this->device();
-    if (own < 0)
+    if (device_ < 0)
         lack(call, c10::str("a tensor is on ", device, ", and this rank has no CUDA device: the ",
                             "library was built without CUDA, or finds none"));
-    if (own != device.index())
-        refuse(call, c10::str("a tensor is on ", device, ", and this rank's device is cuda:", own,
-                              ", which was current when the group was made"));
+    if (device_ != device.index())
+        refuse(call, c10::str("a tensor is on ", device, ", and this rank's device is cuda:",
+                              device_, ", which was current when the group was made"));
+}
+
+void Communicator::check(const char *call)
+{
+    const std::shared_lock<std::shared_mutex> hold(use_);
+    const int status = closed_ ? 0 : gyre_failure(comm_, nullptr, 0, nullptr);
+    if (status)
+        fail(call, status);
 }
 
 int Communicator::status()

@@ -81,7 +81,7 @@ class Communicator : public std::enable_shared_from_this<Communicator>
     /* This rank's CUDA device; negative: none. */
     int device() const
     {
-        return gyre_device(comm_);
+        return device_;
     }
 
     /* Throws unless this rank's CUDA device is that one. */
@@ -90,6 +90,9 @@ class Communicator : public std::enable_shared_from_this<Communicator>
     /* What torch wants to be told. */
     Hooks<AbortHook> abort_hooks;
     Hooks<CompletionHook> completion_hooks;
+
+    /* Throws the communicator's failure, if it has one and was not closed. */
+    void check(const char *call);
 
     /* The communicator's failure so far; 0: none. */
     int status();
@@ -128,6 +131,7 @@ class Communicator : public std::enable_shared_from_this<Communicator>
     gyre_comm *const comm_; /* null: unformed, and so closed from the beginning */
     const std::string name_;
     const std::chrono::milliseconds timeout_;
+    const int device_;
     const int generation_; /* of the process, counted by forks */
     std::shared_mutex use_;
     bool closed_ = false, ended_ = false; /* under use_ */

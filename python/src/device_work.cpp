@@ -38,8 +38,7 @@ bool DeviceWork::isSuccess() const
 std::exception_ptr DeviceWork::exception() const
 {
     try {
-        if (const int status = communicator_->status())
-            communicator_->fail(call_, status);
+        communicator_->check(call_);
         return nullptr;
     } catch (...) {
         return std::current_exception();

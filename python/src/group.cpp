@@ -213,6 +213,15 @@ void Group::settle(const Operation &operation) const
             buffer.settle();
 }
 
+/* Keeps the memory of a call's tensors until a stream that is not the caller's has come past
+ * now. */
+void Group::keep(const Operation &operation, const c10::Stream &stream) const
+{
+    for (const std::vector<Buffer> *buffers : {&operation.read, &operation.written})
+        for (const Buffer &buffer : *buffers)
+            buffer.keep(stream);
+}
+
 /* That of calls with asyncOp=True: what the caller computes meanwhile is on another one. */
 c10::Stream Group::own_stream(const c10::Device &device)
 {

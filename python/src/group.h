@@ -159,6 +159,7 @@ class Group final : public AnyBackend
     Shown show(const Operation &operation);
     std::optional<c10::Device> device_of(const Operation &operation) const;
     void settle(const Operation &operation) const;
+    void keep(const Operation &operation, const c10::Stream &stream) const;
     c10::Stream own_stream(const c10::Device &device);
     WorkRef on_stream(const Operation &operation, const c10::Stream &stream);
     void check_count(const char *call, size_t given) const;
