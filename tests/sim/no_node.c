@@ -242,6 +242,11 @@ int gyre_domain_ask(struct gyre_domain *domain, const char *configuration,
     return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "nobody takes simulated newcomers in");
 }
 
+void gyre_domain_begin_gathering(struct gyre_domain *domain)
+{
+    (void)domain;
+}
+
 void gyre_domain_end_gathering(struct gyre_domain *domain)
 {
     (void)domain;

@@ -79,6 +79,7 @@ int gyre_growing_start(struct gyre_comm *world, uint32_t newcomers, struct gyre_
     growing->world = world;
     growing->newcomers = newcomers;
     world->progress->growing = growing;
+    gyre_domain_begin_gathering(world->domain);
     growing->threaded = !gyre_thread_start(&growing->thread, run_growing, growing);
     if (growing->threaded)
         pthread_setname_np(growing->thread, "gyre-growing");

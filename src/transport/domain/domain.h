@@ -71,7 +71,10 @@ int gyre_domain_gather(struct gyre_domain *domain, const char *made_by, bool lea
                        struct gyre_company *company, struct gyre_job *job,
                        struct gyre_trouble *trouble);
 
-/* Says that the gatherings of an epoch are over: a further one has its whole time again. */
+/* Around a gather() in a thread of its own, by the thread that has made and has awaited that one.
+ * Between them losses are those that the watch knows. Behind them a further gathering has its whole
+ * time again. */
+void gyre_domain_begin_gathering(struct gyre_domain *domain);
 void gyre_domain_end_gathering(struct gyre_domain *domain);
 
 /* Has the watch of this domain listen no more: its members gather by another domain of theirs. */

@@ -69,11 +69,12 @@ struct gyre_domain_loss gyre_domain_loss_of(const struct gyre_domain *domain, ui
     const struct gyre_members *members = domain->members;
     uint32_t seat = domain->seat[rank];
     uint64_t told_at = domain->health.failed_at;
-    if (members->epoch > domain->job.epoch && members->standing[seat] != GYRE_STANDS)
+    if (!domain->aside && members->epoch > domain->job.epoch &&
+        members->standing[seat] != GYRE_STANDS)
         return (struct gyre_domain_loss){fate[members->standing[seat]],
                                          is_blamed(domain, rank) ? told_at
                                                                  : members->at[seat].gone_at};
-    if (domain->watch && rank != members->seat && gyre_watch_peer_ended(domain->watch, rank))
+    if (domain->watch && seat != members->seat && gyre_watch_peer_ended(domain->watch, rank))
         return (struct gyre_domain_loss){GYRE_FATE_ENDED,
                                          gyre_watch_peer_ended_at(domain->watch, rank)};
     if (is_blamed(domain, rank))
@@ -101,8 +102,14 @@ void gyre_domain_leave_listener(struct gyre_domain *domain)
     take_listener(domain);
 }
 
+void gyre_domain_begin_gathering(struct gyre_domain *domain)
+{
+    domain->aside = true;
+}
+
 void gyre_domain_end_gathering(struct gyre_domain *domain)
 {
+    domain->aside = false;
     domain->gather_at = 0;
 }
 

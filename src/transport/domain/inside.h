@@ -93,6 +93,7 @@ struct gyre_domain {
     uint32_t newcomers;
     uint32_t *seat;     /* of each rank, in members */
     uint64_t gather_at; /* when its members first gathered; 0: not yet */
+    bool aside;         /* a thread of its own has them gather: the members are its */
     struct gyre_joined *joined;
     struct gyre_links *links;
     struct gyre_on_demand on_demand; /* of the links that are made at their first use */
