@@ -11,10 +11,10 @@
 #include <string.h>
 
 /* Two of these are values of every option. */
-static const char *const values[] = {"yes",    "no",    "1",       "2",      "0.25",
-                                     "0.5",    "mlp",   "convnet", "mse",    "cross-entropy",
-                                     "f32",    "bf16",  "sgd",     "adam",   "constant",
-                                     "cosine", "torch", "samples", "repeat", "once"};
+static const char *const values[] = {
+    "yes",           "no",   "1",    "2",   "0.25", "0.5",      "mlp",    "convnet", "mse",
+    "cross-entropy", "f32",  "bf16", "sgd", "adam", "constant", "cosine", "torch",   "samples",
+    "repeat",        "once", "cpu",  "cuda"};
 
 enum { VALUES = sizeof values / sizeof *values };
 

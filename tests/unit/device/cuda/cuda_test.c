@@ -117,7 +117,8 @@ static void test_devices_are_told_apart(void **state)
     fakecuda_fail("cuDeviceGetUuid", 1, CUDA_ERROR_UNKNOWN);
     assert_int_equal(cuda->identify(1, &one, &failed), -EIO);
     cuda_rig_expect_words(&failed,
-                          "asking for UUID, name and memory on CUDA device 1: CUDA_ERROR_UNKNOWN");
+                          "asking for UUID, name, memory and multiprocessors on CUDA device 1: "
+                          "CUDA_ERROR_UNKNOWN");
     assert_int_equal(one.memory_bytes, 0);
 }
 
