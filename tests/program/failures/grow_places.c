@@ -88,8 +88,9 @@ static int lose_root(struct gyre_comm **comm, const struct rig *rig)
 {
     struct gyre_comm *smaller;
     int32_t value = 1;
+    const struct place *place = rig->argument;
     if (gyre_rank(*comm) == 0) {
-        rig_until(&rig->shared->ready, 1); /* all have opened */
+        rig_until(&rig->shared->ready, place->members - 1); /* all others are here */
         raise(SIGKILL);
     }
     rig->shared->ready++;
