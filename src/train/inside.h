@@ -166,6 +166,11 @@ int gyre_train_catch_up(struct gyre_train *t);
 /* Makes anew what depends on the ranks. */
 int gyre_train_open_books(struct gyre_train *t);
 
+/* Appends "rank 2 on a (pid 7)" to a list of such, behind a comma unless it is the first there, as
+ * far as there is room; `used` is the length of the text so far. Returns the length then wanted. */
+size_t gyre_train_list_rank(char *text, size_t used, size_t size, bool first, int rank,
+                            const char *host, int pid);
+
 /* Tells what has happened to the ranks, and from where they go on. */
 void gyre_train_tell_ranks(const struct gyre_train *t, const char *what);
 

@@ -74,17 +74,6 @@ struct introduction {
     int32_t pid;
 };
 
-/* Writes "rank 2 on a (pid 7), rank 3 on b (pid 9)" of the ranks from `first` on. */
-static void list_newcomers(const struct introduction *all, int first, int n, char *text,
-                           size_t size)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (int rank = first; rank < n && used < size; rank++)
-        used += (size_t)snprintf(text + used, size - used, "%srank %d on %.63s (pid %d)",
-                                 rank > first ? ", " : "", rank, all[rank].host, all[rank].pid);
-}
-
 /* Tells who has come: those from rank `first` on. */
 static int introduce(struct gyre_train *t, int first)
 {
@@ -93,7 +82,10 @@ static int introduce(struct gyre_train *t, int first)
     snprintf(me.host, sizeof me.host, "%s", gyre_host_name());
     int status = all ? gyre_all_gather(t->comm, &me, all, sizeof me, GYRE_U8) : -ENOMEM;
     if (!status && !t->rank) {
-        list_newcomers(all, first, t->n, what + strlen(what), sizeof what - strlen(what));
+        size_t used = strlen(what);
+        for (int rank = first; rank < t->n; rank++)
+            used = gyre_train_list_rank(what, used, sizeof what, rank == first, rank,
+                                        all[rank].host, all[rank].pid);
         gyre_train_tell_ranks(t, what);
     }
     free(all);

@@ -37,16 +37,25 @@ struct train_position {
 
 /* -- who is left ------------------------------------------------------------------------------- */
 
-/* Appends "rank 2 on a (pid 7), rank 3 on b (pid 9)". */
+size_t gyre_train_list_rank(char *text, size_t used, size_t size, bool first, int rank,
+                            const char *host, int pid)
+{
+    if (used >= size)
+        return used;
+    return used + (size_t)snprintf(text + used, size - used, "%srank %d on %.63s (pid %d)",
+                                   first ? "" : ", ", rank, host, pid);
+}
+
+/* Appends the ranks that `old` has lost. */
 static void list_lost(struct gyre_comm *old, char *text, size_t size)
 {
     struct gyre_lost_rank lost[TOLD_MOST];
     int count = 0;
     size_t used = strlen(text);
     gyre_failure(old, lost, TOLD_MOST, &count);
-    for (int i = 0; i < count && i < TOLD_MOST && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%srank %d on %.63s (pid %d)",
-                                 *text ? ", " : "", lost[i].rank, lost[i].host, lost[i].pid);
+    for (int i = 0; i < count && i < TOLD_MOST; i++)
+        used =
+            gyre_train_list_rank(text, used, size, !*text, lost[i].rank, lost[i].host, lost[i].pid);
     if (count > TOLD_MOST && used < size)
         snprintf(text + used, size - used, " and %d more", count - TOLD_MOST);
 }

@@ -408,7 +408,7 @@ static int list_all_ranks(struct listing *r)
     return list_array(r, list_rank);
 }
 
-/* What one key says against another. */
+/* Looks at keys that depend on each other. */
 static int check_whole(struct listing *r)
 {
     struct gyre_slice *s = &r->to->slice;

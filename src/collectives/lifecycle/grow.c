@@ -153,9 +153,7 @@ int gyre_world_grow(struct gyre_comm *world, uint32_t most, struct gyre_comm **l
 static int join_members(struct gyre_comm *world, struct gyre_trouble *trouble)
 {
     int status = gyre_world_meet(world, "gyre_grow", trouble);
-    if (!status && (status = gyre_epoch_meet(world)))
-        gyre_world_status(world, trouble);
-    return status;
+    return status ? status : gyre_epoch_meet(world, trouble);
 }
 
 /* Waits to be taken in, and joins. GYRE_AGAIN: somebody was lost while the ranks joined. */

@@ -123,11 +123,7 @@ struct gyre_comm *gyre_growing_take(struct gyre_comm *world)
 
 int gyre_growing_meet(const struct gyre_comm *world, struct gyre_trouble *trouble)
 {
-    struct gyre_comm *made = world->progress->growing->made;
-    int status = gyre_epoch_meet(made);
-    if (status)
-        gyre_world_status(made, trouble);
-    return status;
+    return gyre_epoch_meet(world->progress->growing->made, trouble);
 }
 
 void gyre_growing_settle(struct gyre_comm *world)

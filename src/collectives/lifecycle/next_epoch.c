@@ -25,14 +25,17 @@ int gyre_epoch_supersede(struct gyre_comm *world, const char *ended_by,
     return status;
 }
 
-int gyre_epoch_meet(struct gyre_comm *world)
+int gyre_epoch_meet(struct gyre_comm *world, struct gyre_trouble *trouble)
 {
     int64_t nothing = 0;
     const struct gyre_request request = {
         .shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I64, .count = 1, .barrier = true},
         .input.address = &nothing,
         .output.address = &nothing};
-    return gyre_comm_enter_and_run(world, &request);
+    int status = gyre_comm_enter_and_run(world, &request);
+    if (status)
+        gyre_world_status(world, trouble);
+    return status;
 }
 
 void gyre_epoch_settle(struct gyre_comm *world)

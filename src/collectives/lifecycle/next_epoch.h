@@ -10,7 +10,7 @@ int gyre_epoch_supersede(struct gyre_comm *world, const char *ended_by,
                          struct gyre_trouble *trouble);
 
 /* Waits for all ranks of an epoch that has just been joined. */
-int gyre_epoch_meet(struct gyre_comm *world);
+int gyre_epoch_meet(struct gyre_comm *world, struct gyre_trouble *trouble);
 
 /* Ends all work of a communicator that has failed or is superseded. */
 void gyre_epoch_settle(struct gyre_comm *world);

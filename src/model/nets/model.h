@@ -55,7 +55,7 @@ size_t gyre_model_outputs(const struct gyre_model *model);
 
 enum gyre_precision gyre_model_precision(const struct gyre_model *model);
 
-/* What computes: lives as long as the model, and all memory of its passes is the processor's. */
+/* The processor that computes. It lives as long as the model and owns all memory of its passes. */
 struct gyre_processor *gyre_model_processor(const struct gyre_model *model);
 
 /* Who multiplies, as gyre_dense_name() says it. */
