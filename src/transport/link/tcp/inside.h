@@ -2,6 +2,10 @@
  *
  *            tcp.c                   the driver's entries; the order of service
  *              │
+ *           renew.c                  connections that broke and are made anew
+ *              │
+ *            pipe.c                  the connections of a pipe: how they close, how it fails
+ *              │
  *     epoll.c ─┴─ uring.c            pollers; uring_absent.c where liburing was missing
  *              │
  *           socket.c                 one connection: its stream's bytes, out of and into its socket
@@ -211,5 +215,27 @@ bool gyre_tcp_is_break(int error);
 bool gyre_tcp_socket_wrote(struct gyre_tcp_socket *socket, const struct iovec *iov, int count,
                            ssize_t result);
 bool gyre_tcp_socket_came(struct gyre_tcp_socket *socket, ssize_t result);
+
+/* -- pipe.c ------------------------------------------------------------------------------------ */
+
+void gyre_tcp_pipe_close(struct gyre_tcp_pipe *pipe); /* every connection */
+
+/* Fails a pipe, once, with the story of the connection that broke. */
+void gyre_tcp_pipe_fail(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_socket *socket);
+
+/* -- renew.c ----------------------------------------------------------------------------------- */
+
+/* Leaves a connection that broke. The pipe fails where it cannot be made anew. */
+void gyre_tcp_part_or_fail(struct gyre_tcp_socket *socket);
+
+/* Fails pipes that have waited too long for a new connection. */
+void gyre_tcp_give_up_overdue(struct gyre_tcp_wire *wire, uint64_t now);
+
+/* The entries of the driver that are about breaks (transport/link/driver.h). */
+bool gyre_tcp_broken(struct gyre_wire *handle, struct gyre_break *lost);
+int gyre_tcp_part(struct gyre_pipe *end, int index, uint32_t newer, uint64_t *received);
+int gyre_tcp_renew(struct gyre_pipe *end, int index, int fd, uint32_t number, uint64_t received);
+bool gyre_tcp_gone(struct gyre_pipe *end, int index, bool told);
+bool gyre_tcp_mend(struct gyre_wire *handle);
 
 #endif

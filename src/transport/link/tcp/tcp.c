@@ -17,24 +17,8 @@
  * took 62 µs with plain reads and writes or with plain writes and reads in the ring, 74 µs with
  * both in the ring, and 104 µs where epoll_wait named the readable ones.
  *
- * Death. A connection that breaks fails its pipe: every connection of the pipe is closed (a second
- * descriptor keeps it up where the peer is to hear the reason first), every post completes with the
- * status, and state() tells the story with both addresses. Other pipes do not notice.
- *
- * Renewal. The reset of a renewable connection is no death. This end reads what had come, and says
- * through broken() how many bytes that is; the domain has a new connection made, over which both
- * ends send what the other lacks.
- *
- *     up ── reset ──▶ away ── renew() ──▶ up, kept bytes first
- *      └── part() ──▶  │
- *                      └── dead time ──▶ the pipe fails
- *
- * Whatever waits for bytes waits on meanwhile. A peer that has died is found by the watch.
- *
- * First use. A connection that is yet to be made (transport/link/on_demand.h) is away from the
- * beginning, whether or not it can be made anew later. Its owner says how long to wait for it.
- *
- * Tested by tests/link/tcp.c and tests/unit/transport/link/tcp. */
+ * Death is in pipe.c, renewal in renew.c. Tested by tests/link/tcp.c and
+ * tests/unit/transport/link/tcp. */
 #include "transport/link/tcp/inside.h"
 #include "transport/link/tcp/uring.h"
 
@@ -43,8 +27,6 @@
 #include "transport/stream/frame.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,24 +84,10 @@ static int tcp_open(const struct gyre_wire_options *options, struct gyre_wire **
     return 0;
 }
 
-static void close_socket(struct gyre_tcp_socket *socket)
-{
-    if (socket->fd >= 0)
-        socket->pipe->wire->poller->remove(socket);
-    if (socket->fd >= 0 || socket->away)
-        gyre_tcp_socket_close(socket);
-}
-
-static void close_sockets(struct gyre_tcp_pipe *pipe)
-{
-    for (int i = 0; i < pipe->sockets; i++)
-        close_socket(&pipe->socket[i]);
-}
-
 static void tcp_detach(struct gyre_pipe *end)
 {
     struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)end;
-    close_sockets(pipe);
+    gyre_tcp_pipe_close(pipe);
     while (pipe->keeps)
         close(pipe->kept[--pipe->keeps]);
     for (int i = 0; i < pipe->sockets; i++) {
@@ -212,70 +180,6 @@ static int tcp_attach(struct gyre_wire *handle, const struct gyre_channel *chann
     return 0;
 }
 
-static void tell_pipe_failure(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_socket *socket)
-{
-    const int index = (int)(socket - pipe->socket);
-    const uint32_t rank = pipe->end.rank, peer = pipe->end.peer;
-    struct gyre_trouble *trouble = &pipe->end.trouble;
-    char text[256];
-    if (socket->status == GYRE_MISMATCH)
-        gyre_trouble_set(trouble, GYRE_MISMATCH, "%s",
-                         gyre_end_refusal(&pipe->end, (uint32_t)index, GYRE_MISMATCH, NULL, text));
-    else if (socket->status == GYRE_CORRUPT)
-        gyre_trouble_set(
-            trouble, GYRE_CORRUPT,
-            "connection %d of %d from rank %u to rank %u (%s to %s) brought bytes that are not "
-            "what the peer sent: %s",
-            index + 1, pipe->sockets, rank, peer, socket->name[0], socket->name[1],
-            gyre_stream_has_keys(socket->stream)
-                ? "somebody on the path altered, repeated or dropped some, or a network card or "
-                  "memory did"
-                : "check the network path, memory, and that both run the same version");
-    else if (socket->away)
-        gyre_trouble_set(
-            trouble, socket->status,
-            "rank %u: connection %d of %d to it from rank %u (%s to %s) broke (%s) and could not "
-            "be made anew within the dead time (GYRE_DEAD_TIME): does a firewall reset it?",
-            peer, index + 1, pipe->sockets, rank, socket->name[0], socket->name[1],
-            socket->broke ? strerror(socket->broke) : "the peer's end of it");
-    else if (socket->broke == ETIMEDOUT)
-        gyre_trouble_set(
-            trouble, socket->status,
-            "rank %u has acknowledged nothing on connection %d of %d from rank %u (%s to %s) for "
-            "twice the dead time: does the path carry large packets (MTU), or does a firewall "
-            "drop the connection?",
-            peer, index + 1, pipe->sockets, rank, socket->name[0], socket->name[1]);
-    else
-        gyre_trouble_set(
-            trouble, socket->status,
-            "rank %u: connection %d of %d to it from rank %u (%s to %s) was lost: %s; look at its "
-            "last lines",
-            peer, index + 1, pipe->sockets, rank, socket->name[0], socket->name[1],
-            socket->broke ? strerror(socket->broke) : "the peer closed it without a goodbye");
-}
-
-/* Keeps this end's connections up, so that the peer hears of the failure from the watch before it
- * sees a close. It would take the close for a loss, and might tell the loss first. */
-static void keep_open(struct gyre_tcp_pipe *pipe)
-{
-    for (int i = 0; i < pipe->sockets; i++) {
-        int fd = fcntl(pipe->socket[i].fd, F_DUPFD_CLOEXEC, 0);
-        if (fd >= 0)
-            pipe->kept[pipe->keeps++] = fd;
-    }
-}
-
-static void fail_pipe(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_socket *socket)
-{
-    if (pipe->end.status)
-        return;
-    tell_pipe_failure(pipe, socket);
-    if (socket->status != GYRE_PEER_LOST || socket->broke == ETIMEDOUT)
-        keep_open(pipe);
-    close_sockets(pipe);
-    gyre_end_fail(&pipe->end, socket->status);
-}
-
 /* -- posts ------------------------------------------------------------------------------------- */
 
 static struct gyre_tcp_socket *lane_socket(struct gyre_tcp_pipe *pipe,
@@ -290,7 +194,7 @@ static int tcp_refused(struct gyre_tcp_pipe *pipe, struct gyre_tcp_socket *socke
 {
     if (status == GYRE_MISMATCH) {
         socket->status = status;
-        fail_pipe(pipe, socket);
+        gyre_tcp_pipe_fail(pipe, socket);
     }
     return status;
 }
@@ -396,213 +300,6 @@ static int tcp_bye(struct gyre_pipe *end)
     return parted ? 0 : GYRE_AGAIN;
 }
 
-/* -- renewal ----------------------------------------------------------------------------------- */
-
-#define FRUITLESS_MOST 100u               /* breaks in a row without a byte between them */
-#define UNRENEWED      (10 * GYRE_SECOND) /* the limit where there is no dead time */
-
-/* Whether the peer may live although the connection broke. The kernel's ETIMEDOUT is no reset: the
- * path has carried nothing for long. */
-static bool may_be_renewed(const struct gyre_tcp_socket *socket)
-{
-    return socket->kept.ring && socket->status == GYRE_PEER_LOST &&
-           (socket->broke == 0 || gyre_tcp_is_break(socket->broke));
-}
-
-/* Leaves a connection that broke. The pipe fails where it cannot be made anew. */
-static void part_or_fail(struct gyre_tcp_socket *socket)
-{
-    const struct gyre_tcp_poller *poller = socket->pipe->wire->poller;
-    bool renewed = may_be_renewed(socket);
-    if (renewed) {
-        poller->settle(socket);
-        poller->remove(socket);
-        renewed = gyre_tcp_socket_part(socket);
-    }
-    if (!renewed)
-        fail_pipe(socket->pipe, socket);
-}
-
-static struct gyre_tcp_socket *renewable_socket(struct gyre_pipe *end, int index)
-{
-    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)end;
-    if (end->status || index < 0 || index >= pipe->sockets)
-        return NULL;
-    struct gyre_tcp_socket *socket = &pipe->socket[index];
-    return socket->kept.ring || socket->unmade ? socket : NULL;
-}
-
-static bool tcp_broken(struct gyre_wire *handle, struct gyre_break *lost)
-{
-    struct gyre_tcp_wire *wire = (struct gyre_tcp_wire *)handle;
-    struct gyre_tcp_pipe *pipe;
-    if (!wire->away)
-        return false;
-    LIST_FOREACH(pipe, &wire->pipes, in_wire)
-    for (int i = 0; i < pipe->sockets; i++) {
-        struct gyre_tcp_socket *socket = &pipe->socket[i];
-        if (!socket->away || socket->told)
-            continue;
-        socket->told = true;
-        *lost = (struct gyre_break){.peer = pipe->end.peer,
-                                    .index = i,
-                                    .number = socket->number,
-                                    .fruitless = socket->fruitless,
-                                    .received = socket->received,
-                                    .first = socket->unmade};
-        return true;
-    }
-    return false;
-}
-
-static int tcp_part(struct gyre_pipe *end, int index, uint32_t newer, uint64_t *received)
-{
-    struct gyre_tcp_socket *socket = renewable_socket(end, index);
-    if (!socket)
-        return end->status ? end->status : GYRE_INVALID;
-    if (socket->number >= newer || (socket->fd < 0 && !socket->away))
-        return -EALREADY;
-    if (!socket->away) {
-        socket->status = socket->status ? socket->status : GYRE_PEER_LOST;
-        part_or_fail(socket);
-    }
-    *received = socket->received;
-    return end->status;
-}
-
-/* Refuses a peer that wants bytes that it cannot want, or that are kept no more. */
-static int refuse_renewal(struct gyre_tcp_socket *socket, uint64_t received)
-{
-    struct gyre_tcp_pipe *pipe = socket->pipe;
-    const struct gyre_kept *kept = &socket->kept;
-    const bool never = received > kept->to;
-    gyre_trouble_set(
-        &pipe->end.trouble, GYRE_CORRUPT,
-        "connection %d of %d from rank %u to rank %u (%s to %s) broke and cannot go on: the peer "
-        "says that %" PRIu64 " bytes have come, %s %" PRIu64 "; %s",
-        (int)(socket - pipe->socket) + 1, pipe->sockets, pipe->end.rank, pipe->end.peer,
-        socket->name[0], socket->name[1], received,
-        never ? "and this rank has sent" : "and this rank still has those from",
-        never ? kept->to : kept->from,
-        never ? "check that both run the same version"
-              : "did somebody between the two acknowledge bytes that did not arrive, as a proxy "
-                "does?");
-    close_sockets(pipe);
-    gyre_end_fail(&pipe->end, GYRE_CORRUPT);
-    return GYRE_CORRUPT;
-}
-
-static void log_renewal(const struct gyre_tcp_socket *socket, uint64_t again)
-{
-    const struct gyre_tcp_pipe *pipe = socket->pipe;
-    gyre_log(GYRE_LOG_WARN,
-             "connection %d of %d to rank %u was reset and has been made anew, from %s to %s, with "
-             "%" PRIu64 " bytes to send once more; the job goes on",
-             (int)(socket - pipe->socket) + 1, pipe->sockets, pipe->end.peer, socket->name[0],
-             socket->name[1], again);
-}
-
-static void log_first(const struct gyre_tcp_socket *socket)
-{
-    const struct gyre_tcp_pipe *pipe = socket->pipe;
-    gyre_log(GYRE_LOG_DEBUG, "connection %d of %d to rank %u is made at its first use, %s to %s",
-             (int)(socket - pipe->socket) + 1, pipe->sockets, pipe->end.peer, socket->name[0],
-             socket->name[1]);
-}
-
-static int tcp_renew(struct gyre_pipe *end, int index, int fd, uint32_t number, uint64_t received)
-{
-    struct gyre_tcp_socket *socket = renewable_socket(end, index);
-    if (!socket)
-        return end->status ? end->status : GYRE_INVALID;
-    if (!socket->away)
-        return -EALREADY;
-    if (!gyre_kept_reaches(&socket->kept, received))
-        return refuse_renewal(socket, received);
-    const bool first = socket->unmade;
-    gyre_tcp_socket_renew(socket, fd, number, received);
-    int status = socket->pipe->wire->poller->add(socket, &end->trouble);
-    if (status) {
-        socket->fd = -1; /* the caller's again */
-        close_sockets(socket->pipe);
-        gyre_end_fail(end, status);
-        return status;
-    }
-    if (first)
-        log_first(socket);
-    else
-        log_renewal(socket, socket->kept.to - received);
-    gyre_tcp_socket_push(socket);
-    return 0;
-}
-
-/* Fails a pipe of which no connection was made before its peer left. */
-static void leave_unmade(struct gyre_tcp_pipe *pipe)
-{
-    gyre_trouble_set(&pipe->end.trouble, GYRE_MISMATCH,
-                     "rank %u has left by gyre_finalize(), but rank %u still needs it",
-                     pipe->end.peer, pipe->end.rank);
-    close_sockets(pipe);
-    gyre_end_fail(&pipe->end, GYRE_MISMATCH);
-}
-
-static bool tcp_gone(struct gyre_pipe *end, int index, bool told)
-{
-    struct gyre_tcp_socket *socket = renewable_socket(end, index);
-    if (socket && socket->unmade && told) {
-        leave_unmade((struct gyre_tcp_pipe *)end);
-        return true;
-    }
-    if (!socket || !socket->away || !gyre_stream_heard_bye(socket->stream))
-        return false;
-    gyre_tcp_socket_rest(socket);
-    return true;
-}
-
-static bool tcp_mend(struct gyre_wire *handle)
-{
-    struct gyre_tcp_wire *wire = (struct gyre_tcp_wire *)handle;
-    struct gyre_tcp_pipe *pipe;
-    if (!wire->replays)
-        return false;
-    wire->poller->look(wire);
-    LIST_FOREACH(pipe, &wire->pipes, in_wire)
-    for (int i = 0; i < pipe->sockets; i++) {
-        struct gyre_tcp_socket *socket = &pipe->socket[i];
-        if (!gyre_tcp_socket_replays(socket))
-            continue;
-        gyre_tcp_socket_block(socket, false);
-        gyre_tcp_socket_push(socket);
-    }
-    return wire->replays > 0;
-}
-
-/* Whether the time for a new connection is over, or every new one breaks at once. */
-static bool is_overdue(struct gyre_tcp_socket *socket, uint64_t now, uint64_t limit)
-{
-    if (!socket->away_since)
-        socket->away_since = now;
-    if (!socket->vain_since)
-        socket->vain_since = now;
-    return now - socket->away_since > limit ||
-           (socket->fruitless > FRUITLESS_MOST && now - socket->vain_since > limit);
-}
-
-/* Fails pipes that have waited too long for a new connection. */
-static void give_up_overdue(struct gyre_tcp_wire *wire, uint64_t now)
-{
-    const uint64_t limit = wire->dead_ns ? wire->dead_ns : UNRENEWED;
-    struct gyre_tcp_pipe *pipe;
-    LIST_FOREACH(pipe, &wire->pipes, in_wire)
-    for (int i = 0; i < pipe->sockets && !pipe->end.status; i++) {
-        struct gyre_tcp_socket *socket = &pipe->socket[i];
-        if (socket->away && !socket->unmade && is_overdue(socket, now, limit)) {
-            socket->status = GYRE_PEER_LOST;
-            fail_pipe(pipe, socket);
-        }
-    }
-}
-
 /* -- progress ---------------------------------------------------------------------------------- */
 
 static void move_socket(struct gyre_tcp_socket *socket, unsigned due)
@@ -624,7 +321,7 @@ static int serve_socket(struct gyre_tcp_socket *socket, struct gyre_completion *
     if (moves && !socket->status && due & (GYRE_TCP_READ | GYRE_TCP_WRITE))
         move_socket(socket, due);
     if (socket->status && socket->fd >= 0)
-        part_or_fail(socket);
+        gyre_tcp_part_or_fail(socket);
     int got = gyre_tcp_socket_harvest(socket, out, max);
     if (got == max)
         gyre_tcp_socket_mark(socket, GYRE_TCP_HARVEST);
@@ -664,7 +361,7 @@ static int tcp_poll(struct gyre_wire *handle, uint64_t now, struct gyre_completi
     wire->polls++;
     inspect_connections(wire, now);
     if (wire->away)
-        give_up_overdue(wire, now);
+        gyre_tcp_give_up_overdue(wire, now);
     wire->poller->look(wire);
     if (!gyre_tcp_is_crowded(wire))
         mark_used(wire);
@@ -720,10 +417,10 @@ const struct gyre_driver gyre_driver_tcp = {
     .poll = tcp_poll,
     .state = gyre_end_state,
     .arm = tcp_arm,
-    .broken = tcp_broken,
-    .part = tcp_part,
-    .renew = tcp_renew,
-    .gone = tcp_gone,
-    .mend = tcp_mend,
+    .broken = gyre_tcp_broken,
+    .part = gyre_tcp_part,
+    .renew = gyre_tcp_renew,
+    .gone = gyre_tcp_gone,
+    .mend = gyre_tcp_mend,
     .moved = tcp_moved,
 };
