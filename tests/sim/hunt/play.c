@@ -6,6 +6,7 @@
  *   liveness   every rank that lives ends within a bound of virtual time after the last fault */
 #include "sim/hunt/inside.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,6 +159,12 @@ static bool root_decided(void)
     return !altered || hunt_guilty_faults() < 2;
 }
 
+/* Whether a rank told of its own lack of memory, for which it waits for no judgement. */
+static bool fails_of_itself(const struct gyre_domain *rank)
+{
+    return rank->health.failed_rank == rank->rank && atomic_load(&rank->health.status) == -ENOMEM;
+}
+
 /* The survivors tell one story in the same words. */
 static void judge_words(void)
 {
@@ -166,7 +173,7 @@ static void judge_words(void)
         return;
     for (uint32_t r = 0; r < hunt.is->n; r++) {
         const struct gyre_domain *rank = &hunt.rank[r];
-        if (!atomic_load(&rank->health.status) || rank->life != HUNT_ENDED)
+        if (!atomic_load(&rank->health.status) || rank->life != HUNT_ENDED || fails_of_itself(rank))
             continue;
         if (!first)
             first = rank;
