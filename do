@@ -22,8 +22,8 @@ usage: ./do WORD [ARGUMENTS]
   compare_training [FLAGS]
                         measure training against PyTorch's DistributedDataParallel with gloo, in
                         turns
-  test [NAMES, FLAGS]   build and run all tests but suites guest and torch, or those of files
-                        and folders (tests/link, unit/base/env_test); flags go to `meson test`
+  test [NAMES, FLAGS]   build and run all tests but suites guest, source and torch, or those of
+                        files and folders (tests/link, unit/base/env_test); flags go to meson test
   fuzz [NAME] [SECONDS] foreign bytes against every parser, or one, by libFuzzer (60 seconds each)
   nemesis [--kills N | --connections N] [--seed S]
                         hurt real jobs: N random SIGKILLs of ranks (400), as many and a quarter of
@@ -469,10 +469,13 @@ list_skips() {
     done <"$BUILD/meson-logs/testlog.json"
 }
 
-# Suite guest takes minutes in an emulated machine, so it runs where it is asked for.
-with_guests() {
-    case " $* " in *guest* | *' vm '* | *' vm/'*) return 0 ;; esac
-    return 1
+# Suites that run only where a word asks for them: the suite, its words, and what it is.
+rare_suites() {
+    cat <<'END'
+guest  guest|vm|vm/.*       minutes in an emulated machine
+source source|program/install/source Gyre built once more, as a part of a project and as packages
+torch  .*torch.*            gyre_torch with PyTorch
+END
 }
 
 # Half of the tests wait most of the time, for a dead rank or for a stranger to give up, and leave
@@ -511,11 +514,17 @@ run_tests() {
     done
     status=0
     left_out=
-    [ $# -gt 0 ] ||
-        left_out="left out: suite guest, minutes in an emulated machine: ./do test --suite guest
-left out: suite torch, gyre_torch with PyTorch: ./do test --suite torch"
-    with_guests "$@" || set -- "$@" --no-suite guest
-    case " $* " in *torch*) ;; *) set -- "$@" --no-suite torch ;; esac
+    asked=$(printf '%s\n' "$@")
+    [ $# -gt 0 ] || asked=
+    while read -r suite words what; do
+        printf '%s\n' "$asked" | grep -qxE "$words" && continue
+        set -- "$@" --no-suite "$suite"
+        [ -n "$asked" ] ||
+            left_out="${left_out}left out: suite $suite, $what: ./do test --suite $suite
+"
+    done <<END
+$(rare_suites)
+END
     rm -f "$BUILD/meson-logs/testlog.json"
     say "running the tests"
     # shellcheck disable=SC2046 # the words are words
@@ -528,7 +537,7 @@ left out: suite torch, gyre_torch with PyTorch: ./do test --suite torch"
     skipped=$(printf '%s' "$skips" | grep -c . || true)
     echo
     [ -z "$skips" ] || printf '%s\n\n' "$skips"
-    [ -z "$left_out" ] || printf '%s\n\n' "$left_out"
+    [ -z "$left_out" ] || printf '%s\n' "$left_out"
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" = 0 ] || status=1
     exit "$status"

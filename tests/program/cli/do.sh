@@ -208,8 +208,10 @@ expect "a skipped case is named" said '^skipped: test_a: inner_case$'
 expect "a failure is the exit code" [ "$code" = 1 ]
 expect "what takes minutes is left out" noted 'meson test .*--no-suite guest'
 expect "suite torch is left out" noted 'meson test .*--no-suite torch'
-expect "and both are named" said '^left out: suite guest'
+expect "so is a second build of all" noted 'meson test .*--no-suite source'
+expect "they are named" said '^left out: suite guest'
 expect "torch too" said '^left out: suite torch'
+expect "and how to run them" said ': ./do test --suite source$'
 sed -i '/TIMEOUT/d' "$room/testlog"
 echo 0 >"$room/test_status"
 run_do test --suite unit
@@ -218,6 +220,7 @@ expect "success is the exit code" [ "$code" = 0 ]
 : >"$room/calls"
 run_do test --suite guest
 expect "suite guest runs where it is asked for" not_noted 'no-suite guest'
+expect "and alone" noted 'meson test .*--suite guest .*--no-suite source'
 
 # --- benches ---
 
