@@ -483,7 +483,7 @@ END
 # beside each other as it is.
 slots() {
     each=3
-    [ -z "${GYRE_TEST_SLOW:-}" ] || each=1
+    [ -z "${GYRE_TEST_SLOW:-}" ] || each=2
     echo "--num-processes $((each * $(nproc)))"
 }
 
