@@ -1,6 +1,7 @@
 /* Messages of the watch against its decoder and against the failure detector of one rank of a job
- * of two nodes. The input is a script of one-byte orders with arguments: time passes, peers send
- * messages of any kind and content, or raw bytes, channels end, processes end, this rank leaves.
+ * of two nodes, or of five in a tree. The input is a script of one-byte orders with arguments: time
+ * passes, peers send messages of any kind and content, or raw bytes, channels end, break and come
+ * back, processes end, this rank leaves.
  *
  * What is checked beside memory safety: what the detector writes can be decoded, a failure is told
  * with a status and a text and never changes again, and texts end. */
@@ -156,6 +157,16 @@ static void take_messages(struct play *play)
     (void)gyre_detector_all_left(play->detector);
 }
 
+static void move_connection(struct play *play, uint8_t order, uint32_t channel)
+{
+    if (order == 29)
+        (void)gyre_detector_broken(play->detector, play->now, channel, -1);
+    else if (order == 37)
+        gyre_detector_called(play->detector, play->now, channel);
+    else if (order == 45)
+        gyre_detector_resumed(play->detector, play->now, channel);
+}
+
 static void obey(struct play *play)
 {
     uint8_t order = next(play);
@@ -183,6 +194,8 @@ static void obey(struct play *play)
             gyre_detector_ended(play->detector, play->now, channel);
         else if (order == 21)
             gyre_detector_launcher_gone(play->detector, play->now);
+        else
+            move_connection(play, order, channel);
         break;
     case 6:
         take_messages(play);
@@ -201,11 +214,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     uint32_t rank = data[0] % RANKS;
+    bool deep = data[0] & 128;
     play = (struct play){.at = data + 1, .end = data + size, .now = SECOND};
     for (uint32_t r = 0; r < RANKS; r++) {
         struct gyre_member *member = &play.member[r];
-        member->node = r >= 3;
-        member->local_rank = (int)(r % 3);
+        member->node = deep ? r : r >= 3;
+        member->local_rank = deep ? 0 : (int)(r % 3);
         member->pid = (int32_t)(1000 + r);
         snprintf(member->host, sizeof member->host, "host%u", member->node);
     }
@@ -213,6 +227,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gyre_detector_options options = {.rank = rank,
                                             .n = RANKS,
                                             .member = play.member,
+                                            .fan_out = deep ? 2 : 0,
                                             .dead_ns = 10ull * SECOND,
                                             .timeout_ns = data[0] & 64 ? 30ull * SECOND : 0,
                                             .patience_ns = 5ull * SECOND};

@@ -160,12 +160,13 @@ void gyre_pairing_close(struct gyre_joining *join);
 /* -- mesh.c ------------------------------------------------------------------------------------ */
 
 /* open: before the report, makes the data listener and says where it is. start: after the plan.
- * busy: some connection is missing. */
+ * busy: some connection is missing. rest: all are there. */
 int gyre_join_mesh_open(struct gyre_joining *join, struct sockaddr_storage *address);
 int gyre_join_mesh_start(struct gyre_joining *join);
 int gyre_join_mesh_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot);
 int gyre_join_mesh_tick(struct gyre_joining *join);
 bool gyre_join_mesh_busy(const struct gyre_joining *join);
+void gyre_join_mesh_rest(struct gyre_joining *join);
 int gyre_join_mesh_take_listener(struct gyre_joining *join); /* -1: there is none */
 void gyre_join_mesh_close(struct gyre_joining *join);
 

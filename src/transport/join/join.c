@@ -327,12 +327,21 @@ static void end_join(struct gyre_joining *join)
     free(join->identity);
 }
 
-/* Closes a rendezvous connection inside a large node: there the watch uses the Unix socket, and
- * rank 0 has a thousand. */
+/* Whether the watch's tree has rank 0 just above the other rank of a rendezvous connection. */
+static bool is_below_root(const struct gyre_joined *joined, uint32_t rank)
+{
+    const struct gyre_member *other = &joined->member[joined->rank ? joined->rank : rank];
+    return joined->fan_out == 0 || (other->local_rank == 0 && other->node > 0 &&
+                                    gyre_joined_node_above(other->node, joined->fan_out) == 0);
+}
+
+/* Closes a rendezvous connection inside a large node, where the watch uses the Unix socket, and one
+ * that is no edge of the watch's tree: rank 0 has a thousand. */
 static void drop_unused(struct gyre_joined *joined, uint32_t rank)
 {
     struct gyre_peer *peer = &joined->peer[rank];
-    if (!joined->large || peer->unix_fd < 0 || peer->control < 0)
+    bool has_socket = joined->large && peer->unix_fd >= 0;
+    if ((!has_socket && is_below_root(joined, rank)) || peer->control < 0)
         return;
     close(peer->control);
     peer->control = -1;
@@ -350,8 +359,9 @@ static int hand_channels_over(struct gyre_joining *join)
         gyre_join_remove_slot(join, &join->control[i].io_slot);
         gyre_socket_hold(talk->fd, join->options->dead_time_ms);
         gyre_socket_expedite(talk->fd);
-        if (talk->fd >= 0)
-            status = gyre_talk_keys(talk, "gyre watch", &join->joined->peer[i].control_keys);
+        if (talk->fd < 0)
+            continue;
+        status = gyre_talk_keys(talk, "gyre watch", &join->joined->peer[i].control_keys);
         join->joined->peer[i].control = gyre_talk_take(talk);
         drop_unused(join->joined, i);
     }

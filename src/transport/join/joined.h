@@ -29,7 +29,9 @@ struct gyre_peer {
     int tcps;
     struct gyre_traffic_keys tcp_keys[GYRE_TCP_CONNECTIONS_MAX]; /* of each data connection */
     bool one_machine; /* with data connections: the peer runs on this machine, as nodes see it */
-    int control; /* rank 0 to each rank and back: the rendezvous connection, kept for the watch */
+    /* The watch's connection. Rank 0 to each rank and back: the one over which it has joined. In a
+     * tree of nodes: to the lowest ranks of the nodes just above and below. */
+    int control;
     struct gyre_traffic_keys control_keys;
 };
 
@@ -44,6 +46,8 @@ struct gyre_joined {
     /* Data connections are made at their first use (transport/watch/renew.h): the job has more
      * ranks than connect at once, and every rank can. */
     bool on_demand;
+    /* Of the tree of nodes over which the watch's connections go; 0: all go to rank 0. */
+    uint32_t fan_out;
     uint8_t session_key[32]; /* HKDF(job's key, the nonce): for the epoch's connections */
     /* Of connections that are made anew and of members that agree: the session key of the job's
      * first epoch. */
@@ -52,6 +56,16 @@ struct gyre_joined {
     struct gyre_member *member; /* n */
     struct gyre_peer *peer;     /* n; [rank] is empty */
 };
+
+/* How many nodes are below one, in a job of more nodes than GYRE_LINKS_AT_ONCE. A thousand nodes
+ * are three floors, and rank 0 has 16 connections of the watch. */
+#define GYRE_WATCH_FAN_OUT 16u
+
+/* The node above another one, in a tree of nodes in the order of their numbers. `node` > 0. */
+static inline uint32_t gyre_joined_node_above(uint32_t node, uint32_t fan_out)
+{
+    return (node - 1) / fan_out;
+}
 
 /* Makes the result: all descriptors are -1 and all members zeros. NULL: no memory. */
 struct gyre_joined *gyre_joined_create(uint32_t rank, uint32_t n);

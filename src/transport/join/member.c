@@ -78,6 +78,7 @@ int gyre_member_advance(struct gyre_joining *join)
     }
     if (join->phase == GYRE_PHASE_MESH && !gyre_join_mesh_busy(join)) {
         join->phase = GYRE_PHASE_GO;
+        gyre_join_mesh_rest(join);
         return tell_root(join, GYRE_JOIN_DONE, NULL, 0);
     }
     return 0;
@@ -118,8 +119,8 @@ static int hear_roster(struct gyre_joining *join, const struct gyre_record *reco
     return status ? status : gyre_pairing_start(join);
 }
 
-/* Counts nodes, and each rank's place in its own. */
-static int count_nodes(struct gyre_joined *joined)
+/* Counts nodes, and each rank's place in its own. The nodes of more than `at_once` are a tree. */
+static int count_nodes(struct gyre_joined *joined, uint32_t at_once)
 {
     uint32_t *ranks = calloc(joined->n, sizeof *ranks); /* of each node, so far */
     if (!ranks)
@@ -130,6 +131,7 @@ static int count_nodes(struct gyre_joined *joined)
         joined->nodes = member->node + 1 > joined->nodes ? member->node + 1 : joined->nodes;
     }
     joined->node = joined->member[joined->rank].node;
+    joined->fan_out = joined->nodes > at_once ? GYRE_WATCH_FAN_OUT : 0;
     joined->local_rank = (uint32_t)joined->member[joined->rank].local_rank;
     joined->local_size = ranks[joined->node];
     free(ranks);
@@ -140,7 +142,7 @@ static int hear_plan(struct gyre_joining *join, const struct gyre_record *record
 {
     if (gyre_plan_decode(record, join->joined->n, join->joined->member))
         return GYRE_CORRUPT;
-    if (count_nodes(join->joined))
+    if (count_nodes(join->joined, gyre_join_links_at_once(join->options)))
         return gyre_trouble_set(join->trouble, -ENOMEM, "no memory for %u ranks", join->joined->n);
     join->phase = GYRE_PHASE_MESH;
     set_phase_deadline(join);

@@ -11,7 +11,8 @@
  * is tried again until the phase's time is over: a full lobby or a lost SYN is no reason to fail.
  * Then the last error, both addresses and what to look at are told.
  *
- * Where connections are made at their first use (transport/watch/renew.h), none is made here.
+ * Where connections are made at their first use (transport/watch/renew.h), none is made here. The
+ * watch's own in a tree of nodes (joined.h) are: after GO no death may go unseen.
  *
  * Tested by tests/unit/transport/join/mesh_test.c and tests/program/job/join.c. */
 #include "transport/join/inside.h"
@@ -32,6 +33,7 @@ struct dial {
     struct gyre_io_slot io_slot;
     struct gyre_talk talk;
     uint32_t stripe;
+    bool watch; /* its connection is the watch's */
     bool connecting, welcome;
     uint64_t retry_at, pause;
     int error;
@@ -43,7 +45,19 @@ struct gyre_join_mesh {
     uint32_t have, need; /* connections, in both directions */
     uint32_t dials;
     struct dial *dial;
+    int listener; /* at rest; -1: none */
 };
+
+/* Whether two ranks, the lowest of their nodes, are an edge of the tree of the watch's connections.
+ * Those of rank 0, where all meet, need not be made. */
+static bool is_watch_edge(const struct gyre_joining *join, uint32_t above, uint32_t rank)
+{
+    const struct gyre_member *member = join->joined->member;
+    const uint32_t fan_out = join->joined->fan_out;
+    return fan_out > 0 && above > 0 && member[above].local_rank == 0 &&
+           member[rank].local_rank == 0 && member[rank].node > 0 &&
+           gyre_joined_node_above(member[rank].node, fan_out) == member[above].node;
+}
 
 static bool on_other_node(const struct gyre_joining *join, uint32_t peer)
 {
@@ -66,27 +80,64 @@ static int file_connection(struct gyre_joining *join, uint32_t peer, uint32_t st
     return 0;
 }
 
+/* Takes the connection of a watch out of a proven talk. */
+static int file_watch(struct gyre_joining *join, uint32_t peer, struct gyre_talk *talk)
+{
+    struct gyre_peer *ends = &join->joined->peer[peer];
+    int status = gyre_talk_keys(talk, "gyre watch", &ends->control_keys);
+    if (status)
+        return gyre_trouble_set(join->trouble, status,
+                                "libcrypto cannot derive the keys of the watch");
+    ends->control = gyre_talk_take(talk);
+    gyre_socket_tune(ends->control, join->options->dead_time_ms);
+    gyre_socket_hold(ends->control, join->options->dead_time_ms);
+    gyre_socket_expedite(ends->control);
+    join->mesh->have++;
+    return 0;
+}
+
 /* -- those who dial us ------------------------------------------------------------------------- */
 
-static bool claim_fits(const struct gyre_joining *join, const struct gyre_handshake *shake,
+/* Before the plan a rank does not know who shares its node, or is below it: see drop_near(). */
+static enum gyre_refusal_code judge_data(const struct gyre_joining *join,
+                                         const struct gyre_claim *theirs)
+{
+    bool planned = join->phase >= GYRE_PHASE_MESH;
+    if (theirs->stripe >= join->options->connections || join->joined->on_demand ||
+        (planned && !on_other_node(join, theirs->rank)))
+        return GYRE_REFUSAL_RANK;
+    return join->joined->peer[theirs->rank].tcp[theirs->stripe] >= 0 ? GYRE_REFUSAL_DUPLICATE
+                                                                     : GYRE_REFUSAL_NONE;
+}
+
+static enum gyre_refusal_code judge_watch(const struct gyre_joining *join,
+                                          const struct gyre_claim *theirs)
+{
+    bool planned = join->phase >= GYRE_PHASE_MESH;
+    if (join->joined->rank == 0 ||
+        (planned && !is_watch_edge(join, join->joined->rank, theirs->rank)))
+        return GYRE_REFUSAL_RANK;
+    return join->joined->peer[theirs->rank].control >= 0 ? GYRE_REFUSAL_DUPLICATE
+                                                         : GYRE_REFUSAL_NONE;
+}
+
+static bool claim_fits(const struct gyre_joining *join, struct gyre_handshake *shake,
                        struct gyre_refusal *refusal)
 {
     const struct gyre_claim *theirs = &shake->theirs;
+    const bool watch = theirs->purpose == GYRE_PURPOSE_WATCH;
+    if (watch)
+        shake->mine.purpose = GYRE_PURPOSE_WATCH;
     refusal->code = gyre_handshake_judge(shake);
-    if (!refusal->code &&
-        (theirs->rank <= join->joined->rank || theirs->stripe >= join->options->connections))
+    if (!refusal->code && theirs->rank <= join->joined->rank)
         refusal->code = GYRE_REFUSAL_RANK;
-    /* Before the plan a rank does not know who shares its node: see drop_near(). */
-    if (!refusal->code && (join->joined->on_demand ||
-                           (join->phase >= GYRE_PHASE_MESH && !on_other_node(join, theirs->rank))))
-        refusal->code = GYRE_REFUSAL_RANK;
-    if (!refusal->code && join->joined->peer[theirs->rank].tcp[theirs->stripe] >= 0)
-        refusal->code = GYRE_REFUSAL_DUPLICATE;
+    if (!refusal->code)
+        refusal->code = watch ? judge_watch(join, theirs) : judge_data(join, theirs);
     if (!refusal->code)
         return true;
     snprintf(refusal->text, sizeof refusal->text,
-             "rank %u expects no data connection %u of rank %u (reason %u)", join->joined->rank,
-             theirs->stripe, theirs->rank, refusal->code);
+             "rank %u expects no %s connection %u of rank %u (reason %u)", join->joined->rank,
+             watch ? "watch's" : "data", theirs->stripe, theirs->rank, refusal->code);
     return false;
 }
 
@@ -101,7 +152,9 @@ static int admit_data_connection(struct gyre_joining *join, const struct gyre_ar
         gyre_talk_close(talk); /* it dials again */
         return 0;
     }
-    return file_connection(join, theirs.rank, theirs.stripe, talk);
+    return theirs.purpose == GYRE_PURPOSE_WATCH
+               ? file_watch(join, theirs.rank, talk)
+               : file_connection(join, theirs.rank, theirs.stripe, talk);
 }
 
 static int listen_trouble(struct gyre_joining *join, const struct sockaddr_storage *address,
@@ -152,6 +205,7 @@ int gyre_join_mesh_open(struct gyre_joining *join, struct sockaddr_storage *addr
     join->mesh = calloc(1, sizeof *join->mesh);
     if (!join->mesh)
         return gyre_trouble_set(join->trouble, -ENOMEM, "no memory for the data connections");
+    join->mesh->listener = -1;
     int fd = open_listener(join, address);
     if (fd < 0)
         return join->trouble->status;
@@ -184,7 +238,8 @@ static struct sockaddr_storage dial_address(const struct gyre_joining *join, uin
 
 static int start_dial(struct gyre_joining *join, struct dial *dial)
 {
-    struct gyre_claim claim = gyre_join_claim(join, GYRE_PURPOSE_DATA, dial->stripe);
+    struct gyre_claim claim =
+        gyre_join_claim(join, dial->watch ? GYRE_PURPOSE_WATCH : GYRE_PURPOSE_DATA, dial->stripe);
     uint8_t nonce[GYRE_NONCE_BYTES];
 
     int fd = gyre_socket_connect_peer(&join->joined->member[dial->io_slot.peer].address,
@@ -206,7 +261,8 @@ static int welcomed(struct gyre_joining *join, struct dial *dial)
 {
     gyre_join_remove_slot(join, &dial->io_slot);
     dial->welcome = true;
-    return file_connection(join, dial->io_slot.peer, dial->stripe, &dial->talk);
+    return dial->watch ? file_watch(join, dial->io_slot.peer, &dial->talk)
+                       : file_connection(join, dial->io_slot.peer, dial->stripe, &dial->talk);
 }
 
 static int dial_hears(struct gyre_joining *join, struct dial *dial,
@@ -249,26 +305,44 @@ static int dial_ready(struct gyre_joining *join, struct dial *dial)
 
 /* -- start, events, close ---------------------------------------------------------------------- */
 
-static int make_dials(struct gyre_joining *join, uint32_t peers_below)
+static void add_dial(struct gyre_join_mesh *mesh, uint32_t peer, uint32_t stripe, bool watch)
+{
+    struct dial *dial = &mesh->dial[mesh->dials++];
+    *dial = (struct dial){.io_slot = {.fd = -1, .peer = peer, .owner = GYRE_SLOT_DIAL},
+                          .stripe = stripe,
+                          .watch = watch,
+                          .pause = GYRE_MS};
+    gyre_talk_open(&dial->talk, -1);
+}
+
+/* Prepares connections to lower ranks: data connections to `below` of them, and the watch's. */
+static int make_dials(struct gyre_joining *join, uint32_t below)
 {
     struct gyre_join_mesh *mesh = join->mesh;
-    uint32_t stripes = (uint32_t)join->options->connections;
-    mesh->dials = peers_below * stripes;
-    mesh->dial = mesh->dials ? calloc(mesh->dials, sizeof *mesh->dial) : NULL;
-    if (mesh->dials && !mesh->dial) {
-        mesh->dials = 0;
+    const uint32_t stripes = below ? (uint32_t)join->options->connections : 0;
+    const uint32_t rank = join->joined->rank;
+    mesh->dial = calloc((size_t)below * stripes + 1, sizeof *mesh->dial);
+    if (!mesh->dial)
         return gyre_trouble_set(join->trouble, -ENOMEM, "no memory for %u data connections",
-                                peers_below * stripes);
+                                below * stripes);
+    for (uint32_t peer = 0; peer < rank; peer++) {
+        for (uint32_t stripe = 0; on_other_node(join, peer) && stripe < stripes; stripe++)
+            add_dial(mesh, peer, stripe, false);
+        if (is_watch_edge(join, peer, rank))
+            add_dial(mesh, peer, 0, true);
     }
-    struct dial *dial = mesh->dial;
-    for (uint32_t peer = 0; dial && peer < join->joined->rank; peer++)
-        for (uint32_t stripe = 0; on_other_node(join, peer) && stripe < stripes; stripe++) {
-            *dial = (struct dial){.io_slot = {.fd = -1, .peer = peer, .owner = GYRE_SLOT_DIAL},
-                                  .stripe = stripe,
-                                  .pause = GYRE_MS};
-            gyre_talk_open(&dial++->talk, -1);
-        }
     return 0;
+}
+
+/* Closes a connection of a watch that came before the plan said that it does not belong here. */
+static void drop_watch(struct gyre_joining *join, uint32_t peer)
+{
+    int *fd = &join->joined->peer[peer].control;
+    if (*fd < 0)
+        return;
+    close(*fd);
+    *fd = -1;
+    join->mesh->have--;
 }
 
 /* Closes connections from ranks of this node, which came before the plan said so. */
@@ -294,6 +368,17 @@ static uint32_t note_far(struct gyre_joining *join, uint32_t peer)
     return join->joined->on_demand ? 0 : (uint32_t)ends->tcps;
 }
 
+/* Counts the watch's connections that this rank lacks, to the ranks just above and below. */
+static void need_watches(struct gyre_joining *join)
+{
+    const uint32_t rank = join->joined->rank;
+    for (uint32_t peer = 0; peer < join->joined->n; peer++)
+        if (is_watch_edge(join, peer, rank) || is_watch_edge(join, rank, peer))
+            join->mesh->need++;
+        else
+            drop_watch(join, peer);
+}
+
 int gyre_join_mesh_start(struct gyre_joining *join)
 {
     struct gyre_join_mesh *mesh = join->mesh;
@@ -305,6 +390,7 @@ int gyre_join_mesh_start(struct gyre_joining *join)
         } else {
             drop_near(join, peer);
         }
+    need_watches(join);
     int status = make_dials(join, below);
     mesh->started = join->now;
     for (uint32_t i = 0; i < mesh->dials && !status; i++)
@@ -360,9 +446,22 @@ bool gyre_join_mesh_busy(const struct gyre_joining *join)
     return join->mesh->have < join->mesh->need;
 }
 
+/* Where connections are made at their first use the first may come before this rank has heard GO.
+ * It waits at the listener for the watch, which knows what to do with it. */
+void gyre_join_mesh_rest(struct gyre_joining *join)
+{
+    if (join->joined->on_demand && join->mesh->listener < 0)
+        join->mesh->listener = gyre_lobby_take_listener(join->mesh->lobby);
+}
+
 int gyre_join_mesh_take_listener(struct gyre_joining *join)
 {
-    return join->mesh && join->mesh->lobby ? gyre_lobby_take_listener(join->mesh->lobby) : -1;
+    struct gyre_join_mesh *mesh = join->mesh;
+    int fd = mesh ? mesh->listener : -1;
+    if (fd < 0)
+        return mesh && mesh->lobby ? gyre_lobby_take_listener(mesh->lobby) : -1;
+    mesh->listener = -1;
+    return fd;
 }
 
 void gyre_join_mesh_close(struct gyre_joining *join)
@@ -371,6 +470,8 @@ void gyre_join_mesh_close(struct gyre_joining *join)
     if (!mesh)
         return;
     gyre_lobby_destroy(mesh->lobby);
+    if (mesh->listener >= 0)
+        close(mesh->listener);
     for (uint32_t i = 0; i < mesh->dials; i++) {
         gyre_join_remove_slot(join, &mesh->dial[i].io_slot);
         gyre_talk_close(&mesh->dial[i].talk);

@@ -65,6 +65,11 @@ int gyre_watch_open_link(struct gyre_watch *watch, uint32_t index)
     uint32_t rank = gyre_detector_peer(watch->detector, index);
     const struct gyre_peer *peer = &joined->peer[rank];
 
+    if (gyre_detector_closed(watch->detector, index)) {
+        link->broken = true; /* until the failure detector awaits a connection */
+        link->pidfd = link->channel.fd = -1;
+        return 0;
+    }
     link->node =
         joined->member[rank].node == joined->member[joined->rank].node && peer->unix_fd >= 0;
     link->pidfd = link->node ? peer->pidfd : -1;
@@ -85,6 +90,15 @@ static void drop_connection(struct gyre_watch *watch, uint32_t index)
     gyre_watch_channel_deinit(&link->channel);
     gyre_socket_drop(peer->control);
     peer->control = -1;
+}
+
+/* Says that the watch goes round a rank of the tree that is lost. */
+static void log_opening(const struct gyre_watch *watch, uint32_t index)
+{
+    uint32_t rank = gyre_detector_peer(watch->detector, index);
+
+    gyre_log(GYRE_LOG_DEBUG, "the watch has a connection to rank %u on %s: a rank between is lost",
+             rank, watch->is.joined->member[rank].host);
 }
 
 static void log_reopening(const struct gyre_watch *watch, uint32_t index, int fd)
@@ -113,7 +127,10 @@ void gyre_watch_reopen_link(struct gyre_watch *watch, uint32_t index, int fd, ui
     struct gyre_watch_link *link = &watch->link[index];
     struct gyre_peer *peer = &watch->is.joined->peer[gyre_detector_peer(watch->detector, index)];
 
-    log_reopening(watch, index, fd);
+    if (gyre_detector_closed(watch->detector, index))
+        log_opening(watch, index);
+    else
+        log_reopening(watch, index, fd);
     drop_connection(watch, index);
     gyre_socket_tune(fd, watch->is.dead_time_ms);
     gyre_socket_hold(fd, watch->is.dead_time_ms);

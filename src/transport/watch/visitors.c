@@ -123,7 +123,9 @@ static void welcome(struct gyre_watch *watch, struct gyre_watch_visitor *visitor
         visitor->since = 0;
     } else {
         see_off(watch, visitor);
-        if (wire == watch->link[index].wire)
+        if (gyre_detector_closed(watch->detector, (uint32_t)index))
+            gyre_detector_called(watch->detector, gyre_now_ns(), (uint32_t)index);
+        else if (wire == watch->link[index].wire)
             gyre_watch_break(watch, (uint32_t)index, -ECONNRESET);
     }
     gyre_wipe(&keys, sizeof keys);

@@ -68,7 +68,8 @@ enum hunt_fault_kind {
     HUNT_STALE,   /* a gets a message of b's earlier life */
     HUNT_TWIN,    /* what b's detector told a's last is told once more, as by a second b */
     HUNT_NO_MEMORY, /* an allocation of rank a fails, and its program ends with the call */
-    /* The watch's connection between rank 0 and rank a, of another node, is reset. */
+    /* The watch's connection between rank a, of another node than rank 0, and rank 0, or the rank
+     * above it in a tree of nodes, is reset. */
     HUNT_RESET_WATCH,
     HUNT_FAULT_KINDS
 };
@@ -84,6 +85,7 @@ struct hunt_fault {
 struct hunt_scenario {
     uint64_t seed; /* of jitter, and of the order in which ranks start */
     uint32_t n, per_node;
+    uint32_t fan_out; /* of the watch's tree of nodes; 0: rank 0 has a channel to each rank */
     uint64_t latency_ns, jitter_ns, bytes_per_second, coalesce_ns;
     uint32_t piece_bytes, window_bytes;
     enum gyre_seal_mode security;

@@ -32,7 +32,9 @@ struct hunt_result {
 struct gyre_watch {
     struct gyre_failure_detector *detector;
     uint64_t clear[HUNT_RANKS]; /* per channel: when the last message sent on it arrives */
-    uint64_t wire[HUNT_RANKS];  /* per channel: its connection, alike at both ends; 0: broken */
+    /* Per channel: its connection, alike at both ends; 0: broken, or none was made. */
+    uint64_t wire[HUNT_RANKS];
+    bool dials[HUNT_RANKS];                 /* per channel: a dial is under way */
     struct hunt_event *said[HUNT_RANKS];    /* per channel: the last message sent on it */
     uint64_t asked, wakes_at, silent_until; /* silent_until: a pause ends */
     struct gyre_watch_state mine;
@@ -135,7 +137,8 @@ void hunt_watch_leave(struct gyre_domain *rank);
 /* The process of the rank has ended: whoever could see it does. */
 void hunt_watch_end(struct gyre_domain *rank);
 
-/* The connection of the watches of rank 0 and `far` is reset. Rank 0 perhaps does not notice. */
+/* The connection of the watch of `far` to rank 0, or the rank above it, is reset. The lower rank
+ * perhaps does not notice. */
 void hunt_watch_reset(uint32_t far, bool root_notices);
 
 /* Messages from an earlier life of `from` arrive at `to`; or its last message, once more. False:

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STACK (256 * 1024)
+#define STACK     (256 * 1024)
+#define LAST_CALL (300 * GYRE_MS)
 
 static uint8_t stacks[HUNT_RANKS][STACK] __attribute__((aligned(64)));
 
@@ -218,6 +219,25 @@ static bool still_parts(struct gyre_domain *domain)
     return !atomic_load(&domain->health.status) && gyre_links_bye(domain->links) == GYRE_AGAIN;
 }
 
+static bool awaits_any(const struct gyre_domain *domain)
+{
+    const struct gyre_failure_detector *detector = domain->watch.detector;
+    bool awaits = false;
+    for (uint32_t i = 0; i < gyre_detector_channels(detector); i++)
+        awaits |= gyre_detector_awaits(detector, i);
+    return awaits;
+}
+
+/* As the real one: a peer whose connection is being made shall hear of the failure. */
+static void last_call(struct gyre_domain *domain)
+{
+    const uint64_t until = gyre_now_ns() + LAST_CALL;
+    while (atomic_load(&domain->health.status) && awaits_any(domain) && gyre_now_ns() < until) {
+        wake_at(domain, gyre_now_ns() + GYRE_MS);
+        hand_back(domain);
+    }
+}
+
 /* As the real one: goodbyes on the links, then on the watch, at most 1.5 dead times each. */
 int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
@@ -239,6 +259,7 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
         wake_at(domain, until);
         hand_back(domain);
     }
+    last_call(domain);
     int status = atomic_load(&domain->health.status);
     if (status && trouble)
         *trouble = domain->health.failure;

@@ -151,6 +151,14 @@ static enum gyre_seal_mode draw_security(uint64_t seed)
     return seed % 8 != 5 ? GYRE_SEAL_NONE : seed / 8 % 2 ? GYRE_SEAL_AUTH : GYRE_SEAL_ENCRYPT;
 }
 
+/* Half of the jobs of three nodes and more have a tree of nodes, of one, two or three floors and
+ * more: a fan-out of 1 is a chain. */
+static uint32_t draw_fan_out(const struct hunt_scenario *scenario, uint64_t seed)
+{
+    bool deep = (scenario->n - 1) / scenario->per_node >= 2 && seed / 16 % 2;
+    return deep ? 1 + (uint32_t)(seed / 32 % 3) : 0;
+}
+
 /* Pieces of few bytes cost an event each: then little is sent. */
 static void cut_counts(struct hunt_scenario *scenario)
 {
@@ -172,6 +180,7 @@ void hunt_draw(struct hunt_scenario *scenario, uint64_t seed)
     scenario->n = 2 + (uint32_t)(one_in(&rng, 3) ? below(&rng, 8) : below(&rng, 4));
     /* Links join nodes only. */
     scenario->per_node = 1 + (uint32_t)below(&rng, scenario->n - 1);
+    scenario->fan_out = draw_fan_out(scenario, seed);
     draw_wire(scenario, &rng);
     draw_algorithms(scenario, seed);
     scenario->security = draw_security(seed);
@@ -205,12 +214,14 @@ const char *hunt_fault_name(enum hunt_fault_kind kind)
 void hunt_print(const struct hunt_scenario *is, FILE *to)
 {
     fprintf(to,
-            "seed %llu: %u ranks, %u a node; latency %llu ns, jitter %llu ns, %llu B/s, pieces "
+            "seed %llu: %u ranks, %u a node, fan-out %u; latency %llu ns, jitter %llu ns, %llu "
+            "B/s, pieces "
             "%u, window %u, coalesce %llu ns, slice \"%s\", algorithms %s, %s\n",
-            (unsigned long long)is->seed, is->n, is->per_node, (unsigned long long)is->latency_ns,
-            (unsigned long long)is->jitter_ns, (unsigned long long)is->bytes_per_second,
-            is->piece_bytes, is->window_bytes, (unsigned long long)is->coalesce_ns, is->slice,
-            is->algorithms, gyre_seal_word(is->security));
+            (unsigned long long)is->seed, is->n, is->per_node, is->fan_out,
+            (unsigned long long)is->latency_ns, (unsigned long long)is->jitter_ns,
+            (unsigned long long)is->bytes_per_second, is->piece_bytes, is->window_bytes,
+            (unsigned long long)is->coalesce_ns, is->slice, is->algorithms,
+            gyre_seal_word(is->security));
     for (uint32_t i = 0; i < is->ops; i++)
         fprintf(to, "  call %u: %s, %llu of type %d, reduction %d, root %u%s%s%s%s\n", i,
                 calls[is->op[i].call], (unsigned long long)is->op[i].count, (int)is->op[i].type,

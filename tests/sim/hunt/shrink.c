@@ -99,6 +99,13 @@ static bool plainer_wire(void)
     return memcmp(&less, now.best, sizeof less) != 0 && keep_if_wrong(&less);
 }
 
+static bool flat_watch(void)
+{
+    struct hunt_scenario less = *now.best;
+    less.fan_out = 0;
+    return now.best->fan_out && keep_if_wrong(&less);
+}
+
 void hunt_shrink(struct hunt_scenario *scenario, struct hunt_outcome *outcome)
 {
     bool smaller = true;
@@ -111,6 +118,7 @@ void hunt_shrink(struct hunt_scenario *scenario, struct hunt_outcome *outcome)
         while (drop_rank())
             smaller = true;
         smaller |= plainer_wire();
+        smaller |= flat_watch();
         for (uint32_t i = 0; i < now.best->ops; i++)
             smaller |= plainer_call(i);
     }

@@ -103,6 +103,25 @@ static void schedule_tick(struct gyre_domain *rank)
         (struct hunt_event){.at = watch->wakes_at, .kind = HUNT_TICK, .rank = rank->rank});
 }
 
+static void dial_later(struct gyre_domain *rank, uint32_t channel, uint64_t pause)
+{
+    rank->watch.dials[channel] = true;
+    hunt_schedule((struct hunt_event){.at = gyre_now_ns() + hunt.is->latency_ns + pause,
+                                      .kind = HUNT_DIAL,
+                                      .rank = rank->rank,
+                                      .channel = channel});
+}
+
+/* Dials where the failure detector wants a connection that was never made. */
+static void dial_above(struct gyre_domain *rank)
+{
+    const struct gyre_failure_detector *detector = rank->watch.detector;
+    for (uint32_t i = 0; i < gyre_detector_channels(detector); i++)
+        if (gyre_detector_closed(detector, i) && gyre_detector_awaits(detector, i) &&
+            !rank->watch.dials[i])
+            dial_later(rank, i, 0);
+}
+
 static void settle(struct gyre_domain *rank)
 {
     const struct gyre_detector_record *record = gyre_detector_failure(rank->watch.detector);
@@ -111,6 +130,7 @@ static void settle(struct gyre_domain *rank)
         publish(rank, record);
     if (warning)
         hunt_note("is warned", rank->rank, 0, 0);
+    dial_above(rank);
     send_owed(rank);
     if (gyre_detector_all_left(rank->watch.detector))
         gyre_sim_world_wake(hunt.world, rank->rank, 0);
@@ -142,14 +162,6 @@ static void receive(struct gyre_domain *rank, const struct hunt_event *event)
 
 /* -- connections made anew --------------------------------------------------------------------- */
 
-static void dial_later(const struct gyre_domain *rank, uint32_t channel, uint64_t pause)
-{
-    hunt_schedule((struct hunt_event){.at = gyre_now_ns() + hunt.is->latency_ns + pause,
-                                      .kind = HUNT_DIAL,
-                                      .rank = rank->rank,
-                                      .channel = channel});
-}
-
 /* The connection has ended at this rank. */
 static void lose_wire(struct gyre_domain *rank, uint32_t channel)
 {
@@ -173,6 +185,7 @@ static void dial(struct gyre_domain *rank, uint32_t channel)
     uint32_t to = gyre_detector_peer(rank->watch.detector, channel);
     struct gyre_domain *peer = &hunt.rank[to];
     uint64_t now = gyre_now_ns();
+    rank->watch.dials[channel] = false;
     if (!gyre_detector_awaits(rank->watch.detector, channel))
         return;
     if (!passes(rank->rank, to)) {
@@ -194,18 +207,32 @@ static void reset_end(struct gyre_domain *rank, uint32_t channel)
     turn(rank);
 }
 
+/* The rank of another node to which that rank's watch has a connection; HUNT_NOBODY: none. */
+static uint32_t far_above(const struct gyre_domain *rank)
+{
+    const struct gyre_failure_detector *detector = rank->watch.detector;
+    for (uint32_t i = 0; i < gyre_detector_channels(detector); i++) {
+        uint32_t peer = gyre_detector_peer(detector, i);
+        if (peer < rank->rank && !gyre_detector_closed(detector, i) &&
+            hunt.member[peer].node != hunt.member[rank->rank].node)
+            return peer;
+    }
+    return HUNT_NOBODY;
+}
+
 void hunt_watch_reset(uint32_t far, bool root_notices)
 {
-    struct gyre_domain *end[2] = {&hunt.rank[0], &hunt.rank[far]};
+    uint32_t above = hears(&hunt.rank[far]) ? far_above(&hunt.rank[far]) : HUNT_NOBODY;
+    struct gyre_domain *end[2] = {&hunt.rank[above % HUNT_RANKS], &hunt.rank[far]};
     struct gyre_domain *here = hunt.here;
-    if (!hears(end[0]) || !hears(end[1]) || hunt.member[far].node == 0)
+    if (above == HUNT_NOBODY || !hears(end[0]))
         return;
     hunt.here = NULL;
     uint32_t down = (uint32_t)gyre_detector_channel(end[0]->watch.detector, far);
     end[0]->watch.wire[down] = ++hunt.wires; /* the ends have no connection in common */
     if (root_notices)
         reset_end(end[0], down);
-    reset_end(end[1], (uint32_t)gyre_detector_channel(end[1]->watch.detector, 0));
+    reset_end(end[1], (uint32_t)gyre_detector_channel(end[1]->watch.detector, above));
     hunt.here = here;
 }
 
@@ -240,14 +267,15 @@ int hunt_watch_open(struct gyre_domain *rank)
                                             .n = hunt.is->n,
                                             .epoch = EPOCH,
                                             .member = hunt.member,
+                                            .fan_out = hunt.is->fan_out,
                                             .dead_ns = HUNT_DEAD,
                                             .timeout_ns = HUNT_LIMIT,
                                             .patience_ns = HUNT_LIMIT};
     int status = gyre_detector_create(&options, gyre_now_ns(), &rank->watch.detector);
     if (status)
         return status;
-    for (uint32_t i = 0; i < HUNT_RANKS; i++)
-        rank->watch.wire[i] = 1;
+    for (uint32_t i = 0; i < gyre_detector_channels(rank->watch.detector); i++)
+        rank->watch.wire[i] = !gyre_detector_closed(rank->watch.detector, i);
     hunt.wires = 1;
     schedule_tick(rank);
     return 0;
@@ -276,7 +304,8 @@ void hunt_watch_end(struct gyre_domain *rank)
         uint32_t peer = gyre_detector_peer(rank->watch.detector, i);
         if (hunt.member[peer].node == hunt.member[rank->rank].node)
             transmit(rank, i, (struct hunt_event){.kind = HUNT_END_OF_PROCESS});
-        transmit(rank, i, (struct hunt_event){.kind = HUNT_END_OF_CHANNEL});
+        if (!gyre_detector_closed(rank->watch.detector, i))
+            transmit(rank, i, (struct hunt_event){.kind = HUNT_END_OF_CHANNEL});
     }
 }
 
@@ -286,7 +315,7 @@ bool hunt_watch_haunt(uint32_t to, uint32_t from)
                                                  GYRE_WATCH_BEAT};
     struct gyre_failure_detector *detector = hunt.rank[from].watch.detector;
     int channel = gyre_detector_channel(detector, to);
-    if (channel < 0)
+    if (channel < 0 || gyre_detector_closed(detector, (uint32_t)channel))
         return false;
     for (uint32_t i = 0; i < 3; i++) {
         struct gyre_watch_message message = {.kind = kinds[i],
@@ -308,7 +337,8 @@ bool hunt_watch_repeat(uint32_t to, uint32_t from)
 {
     struct gyre_watch *watch = &hunt.rank[from].watch;
     int channel = gyre_detector_channel(watch->detector, to);
-    if (channel < 0 || !watch->said[channel] || watch->deaf)
+    if (channel < 0 || !watch->said[channel] || watch->deaf ||
+        gyre_detector_closed(watch->detector, (uint32_t)channel))
         return false;
     transmit(&hunt.rank[from], (uint32_t)channel, *watch->said[channel]);
     return true;

@@ -77,5 +77,6 @@ void gyre_audit_tell_left(const struct gyre_audit_early_leave *parted,
 /* Whether the rank waits in that operation, or in an earlier one with that one started. */
 bool gyre_audit_waits(const struct gyre_call_audit *audit, uint32_t rank, uint32_t comm,
                       uint64_t sequence);
+bool gyre_audit_state_waits(const struct gyre_watch_state *state, uint32_t comm, uint64_t sequence);
 
 #endif

@@ -48,13 +48,18 @@ bool gyre_audit_joined(const struct gyre_watch_state *state, uint32_t comm, uint
     return gyre_audit_progress(state, comm, &sequence, &finished) && sequence >= number;
 }
 
-bool gyre_audit_waits(const struct gyre_call_audit *audit, uint32_t rank, uint32_t comm,
-                      uint64_t sequence)
+bool gyre_audit_state_waits(const struct gyre_watch_state *state, uint32_t comm, uint64_t sequence)
 {
     uint64_t entered, finished;
 
-    return gyre_audit_progress(&audit->entry[rank].state, comm, &entered, &finished) &&
-           finished < sequence && sequence <= entered;
+    return gyre_audit_progress(state, comm, &entered, &finished) && finished < sequence &&
+           sequence <= entered;
+}
+
+bool gyre_audit_waits(const struct gyre_call_audit *audit, uint32_t rank, uint32_t comm,
+                      uint64_t sequence)
+{
+    return gyre_audit_state_waits(&audit->entry[rank].state, comm, sequence);
 }
 
 /* " of communicator 3"; nothing for the world. */

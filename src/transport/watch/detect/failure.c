@@ -15,6 +15,9 @@
  * A rank that reports a failure of its own (an abort, a mismatch) cannot wait for a verdict,
  * because its caller returns: the rank decides for itself and proposes the same to the others.
  *
+ * In a deep tree a rank passes on, upwards, what a rank below it proposes or holds, and a verdict
+ * to all its channels.
+ *
  * An echo is told to rank 0, which waits GRACE for the cause and decides for all. So that all ranks
  * tell one story, the rank that has the echo waits longer than rank 0 does.
  *
@@ -30,6 +33,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#define SLOW    (100 * GYRE_MS)   /* for a word of the rank above in a deep tree */
 #define GRACE   (200 * GYRE_MS)   /* for the cause of an echo, and for rank 0's verdict */
 #define VERDICT (800 * GYRE_MS)   /* for rank 0's verdict about an echo, however busy its machine */
 #define TALE    (600 * GYRE_MS)   /* two beats: for the audit, where both states tell too little */
@@ -45,18 +49,29 @@ static void decide(struct gyre_failure_detector *detector, bool is_final,
 
 static void grant_time(struct gyre_failure_detector *detector)
 {
-    if (detector->stage == GYRE_DETECTOR_CALM)
-        detector->deadline = detector->clock + GRACE;
+    if (detector->stage != GYRE_DETECTOR_CALM)
+        return;
+    detector->deadline = detector->clock + GRACE;
+    detector->climb_at = detector->clock + SLOW;
 }
 
 /* Whether rank 0 can neither be told nor answer. */
-static bool without_root(const struct gyre_failure_detector *detector)
+static bool without_root(struct gyre_failure_detector *detector)
 {
-    return detector->is.rank != 0 && detector->channel[0].gone;
+    return detector->is.rank != 0 && gyre_detector_root_channel(detector) == NULL;
+}
+
+/* Owes this rank's failure to rank 0, or to the rank above, which passes it on. */
+static void tell_root(struct gyre_failure_detector *detector)
+{
+    struct gyre_detector_channel *root = gyre_detector_root_channel(detector);
+
+    if (root != NULL)
+        root->owed |= GYRE_OWED_FAILURE;
 }
 
 /* Whether this rank decides: it is rank 0, or rank 0 is the one that failed, or has gone. */
-static bool judges(const struct gyre_failure_detector *detector,
+static bool judges(struct gyre_failure_detector *detector,
                    const struct gyre_detector_record *record)
 {
     return detector->is.rank == 0 || record->rank == 0 || without_root(detector);
@@ -88,10 +103,9 @@ static void wait_for_answers(struct gyre_failure_detector *detector, uint32_t ho
     detector->deadline = detector->clock + limit + (detector->is.rank != 0 ? longer : 0);
     if (detector->is.rank == 0)
         gyre_detector_inquire(detector, holder, detector->record.rank);
-    else if (detector->channel[0].gone)
+    else if (without_root(detector))
         gyre_detector_all_told(detector);
-    else
-        detector->channel[0].owed |= GYRE_OWED_FAILURE;
+    tell_root(detector);
 }
 
 /* Tells rank 0 of an echo and waits for its verdict. Ranks that waited for a cause by themselves
@@ -101,10 +115,10 @@ static void wait_for_verdict(struct gyre_failure_detector *detector)
     uint64_t half = detector->is.dead_ns / 2;
     uint64_t limit = half > 0 && half < VERDICT ? half : VERDICT;
 
-    if (detector->is.rank == 0 || detector->channel[0].gone)
+    if (detector->is.rank == 0 || without_root(detector))
         return;
     detector->deadline = detector->clock + (limit > 2 * GRACE ? limit : 2 * GRACE);
-    detector->channel[0].owed |= GYRE_OWED_FAILURE;
+    tell_root(detector);
 }
 
 void gyre_detector_root_gone(struct gyre_failure_detector *detector)
@@ -121,6 +135,7 @@ void gyre_detector_hold(struct gyre_failure_detector *detector, uint32_t holder,
         return;
     grant_time(detector);
     detector->record = *record;
+    detector->holder = holder;
     detector->stage = GYRE_DETECTOR_HELD;
     if (record->status == GYRE_MISMATCH)
         wait_for_answers(detector, holder);
@@ -131,18 +146,30 @@ void gyre_detector_hold(struct gyre_failure_detector *detector, uint32_t holder,
 void gyre_detector_all_told(struct gyre_failure_detector *detector)
 {
     bool waits = detector->stage == GYRE_DETECTOR_HELD && detector->record.status == GYRE_MISMATCH;
+    uint64_t tale = TALE + detector->depth * detector->interval; /* a beat for each floor */
 
-    if (waits && detector->deadline > detector->held_at + TALE)
-        detector->deadline = detector->held_at + TALE;
+    if (waits && detector->deadline > detector->held_at + tale)
+        detector->deadline = detector->held_at + tale;
+}
+
+/* Turns to the next rank above while the one above says nothing: it may be stopped, and nobody has
+ * missed it yet. */
+static void seek_verdict(struct gyre_failure_detector *detector)
+{
+    if (detector->clock < detector->climb_at)
+        return;
+    detector->climb_at = detector->clock + SLOW;
+    gyre_detector_climb_past(detector);
 }
 
 /* Ends a wait that was long enough. An echo without a cause is told as it is; a proposal that rank
  * 0 does not answer stands. */
 void gyre_detector_stop_waiting(struct gyre_failure_detector *detector)
 {
-    bool waits = detector->stage == GYRE_DETECTOR_HELD || detector->stage == GYRE_DETECTOR_PROPOSED;
-
-    if (waits && detector->clock >= detector->deadline)
+    if (!gyre_detector_waits(detector))
+        return;
+    seek_verdict(detector);
+    if (detector->clock >= detector->deadline)
         decide(detector,
                detector->stage == GYRE_DETECTOR_PROPOSED || judges(detector, &detector->record),
                NULL);
@@ -162,7 +189,8 @@ void gyre_detector_hear_failure(struct gyre_failure_detector *detector,
     record.rank = message->rank < detector->is.n ? message->rank : GYRE_NOBODY;
     gyre_watch_text(message, record.text, sizeof record.text);
     if (message->flags & GYRE_WATCH_HELD) {
-        gyre_detector_hold(detector, source->peer, &record);
+        const uint32_t holder = message->id > 0 ? message->id - 1 : source->peer;
+        gyre_detector_hold(detector, gyre_detector_sender(detector, source, holder), &record);
         return;
     }
     detector->record = record;
@@ -172,6 +200,8 @@ void gyre_detector_hear_failure(struct gyre_failure_detector *detector,
     }
     grant_time(detector);
     detector->stage = GYRE_DETECTOR_PROPOSED;
+    if (source->kin == GYRE_KIN_BELOW)
+        tell_root(detector);
 }
 
 void gyre_detector_adopt(struct gyre_failure_detector *detector,

@@ -8,6 +8,9 @@
  *                ║
  *             rank 3 ─── rank 4     beats: 4 to 3, 3 to 0, 1 to 0, 2 to 0, and back down
  *
+ * In a job of many nodes there are no other channels between nodes than edges of the tree, which
+ * is deep (tree.c). There ranks pass messages on, to rank 0 and from it.
+ *
  * Invariants
  *   - One failure. `record` holds it, and never changes once it is decided. All ranks must tell the
  *     same failure, so rank 0 decides: see failure.c.
@@ -16,14 +19,15 @@
  *     whole dead time.
  *   - Silence counts along the tree only. The pidfd shows that a rank of the same node has died. A
  *     stopped rank is noticed by its parent or its children, which tell all others.
- *   - A goodbye goes to all ranks that could see its sender end. Rank 0 counts goodbyes and says
- *     when it has all; only then does a rank stop listening. A goodbye carries how far its sender
- *     got: see early_leave.c.
+ *   - A goodbye goes to all ranks that could see its sender end, and to rank 0. Rank 0 counts
+ *     goodbyes and says when it has all; only then does a rank stop listening. A goodbye carries how
+ *     far its sender got: see early_leave.c.
  *   - Owed, not queued. For each channel a set of bits says what must still be sent. Contents are
  *     read when the channel has room, so a slow channel gets the newest state and needs no memory.
  *
  * The parts below: failure.c decides, inquiry.c and early_leave.c find, resume.c keeps channels
- * that broke, outbox.c composes messages, tree.c knows the channels, audit.c judges calls. */
+ * that broke, orphan.c goes round ranks that are lost, outbox.c composes messages, tree.c knows the
+ * channels, audit.c judges calls. */
 #include "transport/watch/detect/inside.h"
 
 #include "base/clock.h"
@@ -81,6 +85,7 @@ void gyre_detector_destroy(struct gyre_failure_detector *detector)
     gyre_audit_destroy(detector->audit);
     free(detector->post);
     free(detector->channel);
+    free(detector->lowest);
     free(detector);
 }
 
@@ -117,20 +122,44 @@ static void check_silence(struct gyre_failure_detector *detector)
             " ms, see GYRE_DEAD_TIME): it is stopped or swapping, or its host or the "
             "network to it is down",
             detector->is.dead_ns / GYRE_MS);
+        gyre_detector_call_orphans(detector, channel->peer);
         gyre_detector_found(detector, &record);
         return;
     }
 }
 
+/* Owes the warning to a rank that waits in its operation, on its way. */
 static void warn(struct gyre_failure_detector *detector, const struct gyre_audit_finding *finding)
 {
     memcpy(detector->warning, finding->text, sizeof detector->warning);
+    detector->warning_comm = finding->comm;
+    detector->warning_sequence = finding->sequence;
     detector->warned = true;
-    for (uint32_t i = 0; i < detector->channels; i++) {
-        struct gyre_detector_channel *channel = &detector->channel[i];
-        if (!channel->gone &&
-            gyre_audit_waits(detector->audit, channel->peer, finding->comm, finding->sequence))
-            channel->owed |= GYRE_OWED_WARNING;
+    for (uint32_t rank = 1; rank < detector->is.n; rank++) {
+        struct gyre_detector_channel *way = gyre_detector_way(detector, rank);
+        if (way != NULL &&
+            gyre_audit_waits(detector->audit, rank, finding->comm, finding->sequence))
+            way->owed |= GYRE_OWED_WARNING;
+    }
+}
+
+/* Hears a warning, which is for this rank if it waits there, and for the ranks below that do. */
+static void hear_warning(struct gyre_failure_detector *detector,
+                         const struct gyre_watch_message *message)
+{
+    const uint32_t comm = message->id;
+    const uint64_t sequence = message->region_length;
+
+    gyre_watch_text(message, detector->warning, sizeof detector->warning);
+    detector->warning_comm = comm;
+    detector->warning_sequence = sequence;
+    detector->warned =
+        detector->depth == 0 || gyre_audit_state_waits(&detector->mine, comm, sequence);
+    for (uint32_t i = 0; detector->depth > 0 && i < detector->channels; i++) {
+        struct gyre_detector_channel *way = gyre_detector_way(detector, detector->channel[i].peer);
+        if (detector->channel[i].kin == GYRE_KIN_BELOW && way != NULL &&
+            gyre_audit_state_waits(&detector->post[1 + i].state, comm, sequence))
+            way->owed |= GYRE_OWED_WARNING;
     }
 }
 
@@ -187,6 +216,29 @@ static void check_all_left(struct gyre_failure_detector *detector)
     gyre_detector_owe(detector, GYRE_OWED_ALL_BYE, NULL);
 }
 
+/* Owes this rank's present state to rank 0, which has asked for it. */
+static void answer(struct gyre_failure_detector *detector)
+{
+    struct gyre_detector_channel *root = gyre_detector_root_channel(detector);
+
+    if (detector->asked && root != NULL) {
+        detector->post[0].tell = true;
+        root->owed |= GYRE_OWED_TELL;
+    }
+    detector->asked = false;
+}
+
+/* Turns to the next rank above, where the one above is lost and its channel has not ended. */
+static void leave_lost_parent(struct gyre_failure_detector *detector)
+{
+    const struct gyre_detector_channel *up =
+        detector->up >= 0 ? &detector->channel[detector->up] : NULL;
+
+    if (up != NULL &&
+        (gyre_detector_overdue(detector, up) || (detector->is.dead_ns > 0 && silent(detector, up))))
+        gyre_detector_climb(detector, up);
+}
+
 void gyre_detector_tick(struct gyre_failure_detector *detector, uint64_t now,
                         const struct gyre_watch_state *mine)
 {
@@ -197,14 +249,13 @@ void gyre_detector_tick(struct gyre_failure_detector *detector, uint64_t now,
     detector->next_beat = detector->clock + detector->interval;
     detector->mine = *mine;
     note_state(detector, detector->post, mine);
-    if (detector->asked)
-        detector->channel[0].owed |= GYRE_OWED_TELL;
-    detector->asked = false;
+    answer(detector);
     for (uint32_t i = 0; i < detector->channels; i++)
         if (detector->channel[i].tree_edge && !detector->channel[i].gone)
             detector->channel[i].owed |= GYRE_OWED_BEAT;
     check_all_left(detector);
     check_silence(detector);
+    leave_lost_parent(detector);
     for (uint32_t i = 0; i < detector->channels; i++)
         gyre_detector_compare(detector, &detector->channel[i]);
     gyre_detector_settle_inquiry(detector);
@@ -216,29 +267,51 @@ static void hear_beat(struct gyre_failure_detector *detector, uint32_t index,
                       const struct gyre_watch_message *message)
 {
     struct gyre_watch_state state;
-    uint32_t peer = detector->channel[index].peer;
+    const struct gyre_detector_channel *source = &detector->channel[index];
 
     for (uint32_t at = 0; at < message->payload_bytes; at += GYRE_WATCH_STATE_BYTES) {
         memset(&state, 0, sizeof state);
         gyre_watch_state_decode(message->payload + at, &state);
         if (detector->audit != NULL)
             gyre_audit_hear(detector->audit, detector->clock, &state);
-        else if (state.rank == peer)
-            note_state(detector, &detector->post[1 + index], &state);
+        else if (state.rank == gyre_detector_sender(detector, source, state.rank))
+            note_state(detector, &detector->post[1 + gyre_detector_channel(detector, state.rank)],
+                       &state);
     }
+}
+
+/* Passes the goodbye of a rank below on, upwards. */
+static void pass_goodbye(struct gyre_failure_detector *detector,
+                         const struct gyre_detector_channel *channel,
+                         struct gyre_detector_post *post)
+{
+    struct gyre_detector_channel *root = gyre_detector_root_channel(detector);
+
+    post->bye = channel->kin == GYRE_KIN_BELOW;
+    if (post->bye && root != NULL)
+        root->owed |= GYRE_OWED_RELAY;
 }
 
 /* Hears a goodbye, and compares at once: ranks that wait for the sender shall not wait for the next
  * beat too. */
-static void hear_bye(struct gyre_failure_detector *detector, struct gyre_detector_channel *channel,
+static void hear_bye(struct gyre_failure_detector *detector,
+                     const struct gyre_detector_channel *source,
                      const struct gyre_watch_message *message)
 {
+    struct gyre_watch_state last;
+
+    memset(&last, 0, sizeof last);
+    gyre_watch_state_decode(message->payload, &last);
+    last.rank = gyre_detector_sender(detector, source, last.rank);
+    const int from = gyre_detector_channel(detector, last.rank);
+    struct gyre_detector_channel *channel = &detector->channel[from];
     detector->left += !channel->left;
     channel->left = true;
-    gyre_watch_state_decode(message->payload, &channel->last);
-    channel->last.rank = channel->peer; /* whatever the message says */
+    channel->last = last;
     if (detector->audit != NULL)
         gyre_audit_hear(detector->audit, detector->clock, &channel->last);
+    else
+        pass_goodbye(detector, channel, &detector->post[1 + from]);
     gyre_detector_compare(detector, channel);
     detector->next_beat = detector->clock;
     check_all_left(detector);
@@ -251,6 +324,28 @@ static void end_waiting(struct gyre_failure_detector *detector)
     if (detector->stage == GYRE_DETECTOR_PROPOSED)
         gyre_detector_adopt(detector, &detector->record);
     detector->all_left = true;
+}
+
+/* Hears rank 0's word that all have left, and passes it on. */
+static void hear_all_left(struct gyre_failure_detector *detector)
+{
+    end_waiting(detector);
+    for (uint32_t i = 0; i < detector->channels; i++)
+        if (detector->channel[i].kin == GYRE_KIN_BELOW && !detector->channel[i].gone)
+            detector->channel[i].owed |= GYRE_OWED_ALL_BYE;
+}
+
+/* Hears rank 0's question, for this rank or one below. The next tick knows this rank's present
+ * state. */
+static void hear_ask(struct gyre_failure_detector *detector,
+                     const struct gyre_watch_message *message)
+{
+    if (message->id == 0 || message->id - 1 == detector->is.rank) {
+        detector->asked = true;
+        detector->next_beat = detector->clock;
+    } else if (detector->depth > 0) {
+        gyre_detector_ask(detector, message->id - 1);
+    }
 }
 
 void gyre_detector_receive(struct gyre_failure_detector *detector, uint64_t now, uint32_t index,
@@ -270,23 +365,22 @@ void gyre_detector_receive(struct gyre_failure_detector *detector, uint64_t now,
     case GYRE_WATCH_FAILURE:
         gyre_detector_hear_failure(detector, channel, message);
         break;
-    case GYRE_WATCH_ASK: /* the next tick knows this rank's present state */
-        detector->asked = channel->peer == 0;
-        detector->next_beat = detector->clock;
+    case GYRE_WATCH_ASK:
+        if (gyre_detector_is_above(detector, channel))
+            hear_ask(detector, message);
         break;
     case GYRE_WATCH_TELL:
         gyre_detector_hear_tell(detector, channel, message);
         break;
     case GYRE_WATCH_WARNING:
-        gyre_watch_text(message, detector->warning, sizeof detector->warning);
-        detector->warned = true;
+        hear_warning(detector, message);
         break;
     case GYRE_WATCH_BYE:
         hear_bye(detector, channel, message);
         break;
     case GYRE_WATCH_ALL_BYE:
-        if (channel->peer == 0)
-            end_waiting(detector);
+        if (gyre_detector_is_above(detector, channel))
+            hear_all_left(detector);
         break;
     default:
         break;
@@ -296,12 +390,18 @@ void gyre_detector_receive(struct gyre_failure_detector *detector, uint64_t now,
 /* Marks the channel as gone. True: its end, or the end of the process behind it, is news. */
 static bool parts(struct gyre_failure_detector *detector, struct gyre_detector_channel *channel)
 {
+    const bool is_root_channel = channel == gyre_detector_root_channel(detector);
+
     channel->gone = true;
     channel->broken = false;
     channel->owed = 0;
-    if (channel->peer == 0 && channel->left && detector->leaving)
+    if (is_root_channel && channel->left && detector->leaving)
         end_waiting(detector); /* rank 0 counts goodbyes no longer */
-    return !channel->left && !detector->all_left;
+    const bool news = !channel->left && !detector->all_left && !channel->closed;
+    gyre_detector_climb(detector, channel);
+    if (news || channel->closed)
+        gyre_detector_call_orphans(detector, channel->peer);
+    return news;
 }
 
 /* Says that the rank ended. How this rank has learned it stands in no word of the story, because
@@ -340,7 +440,7 @@ void gyre_detector_eof(struct gyre_failure_detector *detector, uint64_t now, uin
                               "cannot be reached over its control channel (%s): its host ended, or "
                               "the way to it is cut",
                               why);
-    if (channel->peer == 0)
+    if (detector->depth == 0 && channel->peer == 0)
         gyre_detector_root_gone(detector);
     if (why == NULL && !near && !differs)
         gyre_detector_found(detector, &record);
@@ -372,7 +472,7 @@ void gyre_detector_ended(struct gyre_failure_detector *detector, uint64_t now, u
     gyre_detector_advance(detector, now);
     if (!parts(detector, channel))
         return;
-    if (channel->peer == 0)
+    if (detector->depth == 0 && channel->peer == 0)
         gyre_detector_root_gone(detector);
     compose_end(detector, &record, channel->peer);
     gyre_detector_found(detector, &record);
@@ -438,11 +538,20 @@ const char *gyre_detector_take_warning(struct gyre_failure_detector *detector)
 bool gyre_detector_may_end(const struct gyre_failure_detector *detector)
 {
     const struct gyre_member *member = detector->is.member;
+    const uint32_t node = member[detector->is.rank].node;
 
-    for (uint32_t i = 0; detector->is.rank == 0 && i < detector->channels; i++)
-        if (member[detector->channel[i].peer].node != member[0].node && !detector->channel[i].gone)
+    for (uint32_t i = 0; i < detector->channels; i++) {
+        const struct gyre_detector_channel *channel = &detector->channel[i];
+        const bool told = detector->is.rank == 0 || channel->kin == GYRE_KIN_BELOW;
+        if (told && member[channel->peer].node != node && !channel->closed && !channel->gone)
             return false;
+    }
     return detector->all_left;
+}
+
+bool gyre_detector_closed(const struct gyre_failure_detector *detector, uint32_t channel)
+{
+    return detector->channel[channel].closed;
 }
 
 bool gyre_detector_all_left(const struct gyre_failure_detector *detector)
@@ -452,10 +561,11 @@ bool gyre_detector_all_left(const struct gyre_failure_detector *detector)
 
 uint64_t gyre_detector_wake(const struct gyre_failure_detector *detector)
 {
-    bool waits = detector->stage == GYRE_DETECTOR_HELD || detector->stage == GYRE_DETECTOR_PROPOSED;
     uint64_t at = detector->next_beat;
 
-    if (waits && detector->deadline < at)
+    if (gyre_detector_waits(detector) && detector->deadline < at)
         at = detector->deadline;
+    if (gyre_detector_waits(detector) && detector->depth > 0 && detector->climb_at < at)
+        at = detector->climb_at;
     return at + detector->granted;
 }

@@ -8,7 +8,9 @@
  *    report, leave    ─┘                      └─▶ wake(): when to tick next
  *
  * A *channel* leads to one peer. Every rank has one to each rank of its node and one to rank 0; in
- * a large node, one to its lowest rank instead of each. Channels are numbered by peer, ascending.
+ * a large node, one to its lowest rank instead of each. In a job of many nodes the lowest ranks of
+ * nodes are a tree, and a rank has channels along it only (tree.c). Channels are numbered by peer,
+ * ascending.
  * Nothing is allocated after create(). One thread at a time. */
 #ifndef GYRE_TRANSPORT_WATCH_DETECT_FAILURE_DETECTOR_H
 #define GYRE_TRANSPORT_WATCH_DETECT_FAILURE_DETECTOR_H
@@ -23,7 +25,8 @@ struct gyre_failure_detector;
 struct gyre_detector_options {
     uint32_t rank, n;
     uint16_t epoch;
-    bool large; /* this rank's node: its ranks have channels to the lowest only */
+    bool large;       /* this rank's node: its ranks have channels to the lowest only */
+    uint32_t fan_out; /* of the tree of nodes; 0: rank 0 has a channel to each */
     const struct gyre_member *member; /* n, borrowed */
     uint64_t dead_ns;                 /* 0: silence never counts as death */
     uint64_t timeout_ns;              /* limit of one operation, 0: none */
@@ -47,6 +50,10 @@ int gyre_detector_channel(const struct gyre_failure_detector *detector,
                           uint32_t peer); /* -1: there is none */
 bool gyre_detector_has_left(const struct gyre_failure_detector *detector,
                             uint32_t channel); /* said goodbye */
+
+/* Whether the channel has no connection from the start. One is made as where it broke, if the rank
+ * above the higher of the two is lost. */
+bool gyre_detector_closed(const struct gyre_failure_detector *detector, uint32_t channel);
 
 /* -- what happens ---------------------------------------------------------------------------------
  * `now` never runs backwards; it may jump, which the failure detector takes for its own
@@ -75,6 +82,10 @@ bool gyre_detector_broken(struct gyre_failure_detector *detector, uint64_t now, 
  * the peer must know is owed once more, which is harmless where the peer knows it already. Also for
  * a peer that counts as lost: it learns of the failure. */
 void gyre_detector_resumed(struct gyre_failure_detector *detector, uint64_t now, uint32_t channel);
+
+/* Takes the call of a rank above to which the channel is closed. The caller makes a connection, and
+ * calls resumed(). */
+void gyre_detector_called(struct gyre_failure_detector *detector, uint64_t now, uint32_t channel);
 
 /* Whether the channel is broken and not given up. */
 bool gyre_detector_awaits(const struct gyre_failure_detector *detector, uint32_t channel);
@@ -113,8 +124,9 @@ const struct gyre_detector_record *gyre_detector_failure(
 const char *gyre_detector_take_warning(struct gyre_failure_detector *detector);
 bool gyre_detector_all_left(const struct gyre_failure_detector *detector);
 
-/* Whether all have left and, on rank 0, those of other nodes know it: each has closed its channel.
- * If rank 0 ended before, and a channel broke, its peer would take it for dead. */
+/* Whether all have left and those of other nodes to which this rank has said so know it: each has
+ * closed its channel. If this rank ended before, and a channel broke, its peer would take it for
+ * dead. */
 bool gyre_detector_may_end(const struct gyre_failure_detector *detector);
 uint64_t gyre_detector_wake(const struct gyre_failure_detector *detector);
 

@@ -18,20 +18,38 @@
 
 #include <string.h>
 
+/* Passes the answer of a rank below on, upwards. */
+static void pass_answer(struct gyre_failure_detector *detector, struct gyre_detector_post *post,
+                        const struct gyre_watch_state *state)
+{
+    struct gyre_detector_channel *root = gyre_detector_root_channel(detector);
+
+    post->state = *state;
+    post->fresh = post->known = post->tell = true;
+    if (root != NULL)
+        root->owed |= GYRE_OWED_TELL;
+}
+
 void gyre_detector_hear_tell(struct gyre_failure_detector *detector,
                              const struct gyre_detector_channel *source,
                              const struct gyre_watch_message *message)
 {
     struct gyre_watch_state state;
 
-    if (detector->audit == NULL)
-        return;
     memset(&state, 0, sizeof state);
     gyre_watch_state_decode(message->payload, &state);
-    state.rank = source->peer; /* whatever the message says */
+    state.rank = gyre_detector_sender(detector, source, state.rank);
+    const int from = gyre_detector_channel(detector, state.rank);
+    if (from >= 0)
+        detector->channel[from].ask = GYRE_ASK_NONE;
+    if (detector->audit == NULL) {
+        if (from >= 0 && source->kin == GYRE_KIN_BELOW)
+            pass_answer(detector, &detector->post[1 + from], &state);
+        return;
+    }
     gyre_audit_hear(detector->audit, detector->clock, &state);
     for (int i = 0; i < 2; i++)
-        detector->side[i].told |= detector->side[i].rank == source->peer;
+        detector->side[i].told |= detector->side[i].rank == state.rank;
     detector->next_beat = detector->clock;
 }
 

@@ -13,14 +13,21 @@ void gyre_detector_owe(struct gyre_failure_detector *detector, enum gyre_detecto
             detector->channel[i].owed |= (uint8_t)what;
 }
 
+void gyre_detector_ask(struct gyre_failure_detector *detector, uint32_t rank)
+{
+    struct gyre_detector_channel *way = gyre_detector_way(detector, rank);
+
+    if (way == NULL)
+        return;
+    detector->channel[gyre_detector_channel(detector, rank)].ask = GYRE_ASK_DUE;
+    way->owed |= GYRE_OWED_ASK;
+}
+
 static void ask_rank(struct gyre_failure_detector *detector, struct gyre_detector_side *side,
                      uint32_t rank)
 {
-    int channel = rank < detector->is.n ? gyre_detector_channel(detector, rank) : -1;
-
     *side = (struct gyre_detector_side){.rank = rank, .told = rank >= detector->is.n};
-    if (channel >= 0 && !detector->channel[channel].gone)
-        detector->channel[channel].owed |= GYRE_OWED_ASK;
+    gyre_detector_ask(detector, rank);
 }
 
 void gyre_detector_inquire(struct gyre_failure_detector *detector, uint32_t holder, uint32_t other)
@@ -59,12 +66,23 @@ static void attach_failure(const struct gyre_failure_detector *detector,
 {
     bool is_final = detector->stage == GYRE_DETECTOR_DECIDED && detector->is_final;
     bool held = detector->stage == GYRE_DETECTOR_HELD;
+    bool of_other = held && detector->holder != detector->is.rank;
 
     message->kind = GYRE_WATCH_FAILURE;
     message->flags = is_final ? GYRE_WATCH_DECIDED : held ? GYRE_WATCH_HELD : 0;
     message->status = detector->record.status;
     message->rank = detector->record.rank;
+    message->id = of_other ? detector->holder + 1 : 0;
     attach_text(message, detector->record.text);
+}
+
+static void attach_warning(const struct gyre_failure_detector *detector,
+                           struct gyre_watch_message *message)
+{
+    message->kind = GYRE_WATCH_WARNING;
+    message->id = detector->warning_comm;
+    message->region_length = detector->warning_sequence;
+    attach_text(message, detector->warning);
 }
 
 static enum gyre_detector_owed most_urgent(uint8_t owed)
@@ -72,12 +90,78 @@ static enum gyre_detector_owed most_urgent(uint8_t owed)
     return (enum gyre_detector_owed)(owed & -owed);
 }
 
-static void attach_state(const struct gyre_failure_detector *detector,
-                         struct gyre_watch_message *message, uint8_t *payload)
+static void attach_state(const struct gyre_watch_state *state, struct gyre_watch_message *message,
+                         uint8_t *payload)
 {
     message->payload = payload;
     message->payload_bytes = GYRE_WATCH_STATE_BYTES;
-    gyre_watch_state_encode(&detector->mine, payload);
+    gyre_watch_state_encode(state, payload);
+}
+
+/* Attaches one question; others for ranks on the same way are owed. */
+static void attach_ask(struct gyre_failure_detector *detector,
+                       struct gyre_detector_channel *channel, struct gyre_watch_message *message)
+{
+    bool attached = false;
+
+    message->kind = GYRE_WATCH_ASK;
+    for (uint32_t i = 0; i < detector->channels; i++) {
+        struct gyre_detector_channel *asked = &detector->channel[i];
+        if (asked->ask != GYRE_ASK_DUE || gyre_detector_way(detector, asked->peer) != channel)
+            continue;
+        if (attached) {
+            channel->owed |= GYRE_OWED_ASK;
+            return;
+        }
+        attached = true;
+        asked->ask = GYRE_ASK_SENT;
+        message->id = asked == channel ? 0 : asked->peer + 1;
+    }
+}
+
+/* Attaches one answer, this rank's or of one below; others are owed. */
+static void attach_tell(struct gyre_failure_detector *detector,
+                        struct gyre_detector_channel *channel, struct gyre_watch_message *message,
+                        uint8_t *payload)
+{
+    const struct gyre_watch_state *state = NULL;
+
+    message->kind = GYRE_WATCH_TELL;
+    for (uint32_t i = 0; i <= detector->channels; i++) {
+        struct gyre_detector_post *post = &detector->post[i];
+        if (!post->tell)
+            continue;
+        if (state != NULL) {
+            channel->owed |= GYRE_OWED_TELL;
+            break;
+        }
+        post->tell = false;
+        post->told = true;
+        state = &post->state;
+    }
+    attach_state(state != NULL ? state : &detector->mine, message, payload);
+}
+
+/* Attaches one goodbye of a rank below; others are owed. False: there is none. */
+static bool attach_relay(struct gyre_failure_detector *detector,
+                         struct gyre_detector_channel *channel, struct gyre_watch_message *message,
+                         uint8_t *payload)
+{
+    bool attached = false;
+
+    message->kind = GYRE_WATCH_BYE;
+    for (uint32_t i = 0; i < detector->channels; i++) {
+        if (!detector->post[1 + i].bye)
+            continue;
+        if (attached) {
+            channel->owed |= GYRE_OWED_RELAY;
+            break;
+        }
+        attached = true;
+        detector->post[1 + i].bye = false;
+        attach_state(&detector->channel[i].last, message, payload);
+    }
+    return attached;
 }
 
 /* Attaches states to a beat. Only the parent is told states, in as many beats as they need: those
@@ -87,7 +171,7 @@ static void attach_beat(struct gyre_failure_detector *detector,
                         uint8_t *payload)
 {
     message->kind = GYRE_WATCH_BEAT;
-    if (detector->is.rank != 0 && channel->peer == gyre_detector_parent(detector) &&
+    if (detector->up >= 0 && channel == &detector->channel[detector->up] &&
         !gather_states(detector, message, payload))
         channel->owed |= GYRE_OWED_BEAT;
 }
@@ -106,18 +190,19 @@ size_t gyre_detector_next_message(struct gyre_failure_detector *detector, uint32
     if (what == GYRE_OWED_FAILURE) {
         attach_failure(detector, &message);
     } else if (what == GYRE_OWED_ASK) {
-        message.kind = GYRE_WATCH_ASK;
+        attach_ask(detector, channel, &message);
     } else if (what == GYRE_OWED_TELL) {
-        message.kind = GYRE_WATCH_TELL;
-        attach_state(detector, &message, states);
+        attach_tell(detector, channel, &message, states);
     } else if (what == GYRE_OWED_WARNING) {
-        message.kind = GYRE_WATCH_WARNING;
-        attach_text(&message, detector->warning);
+        attach_warning(detector, &message);
     } else if (what == GYRE_OWED_BEAT) {
         attach_beat(detector, channel, &message, states);
     } else if (what == GYRE_OWED_BYE) {
         message.kind = GYRE_WATCH_BYE;
-        attach_state(detector, &message, states);
+        attach_state(&detector->mine, &message, states);
+    } else if (what == GYRE_OWED_RELAY) {
+        if (!attach_relay(detector, channel, &message, states))
+            return 0;
     } else {
         message.kind = GYRE_WATCH_ALL_BYE;
     }

@@ -25,11 +25,12 @@
 
 #define UNRESUMED (10 * GYRE_SECOND) /* the limit where there is no dead time */
 
-/* Whether rank 0, which has told that all have left, still waits for the peer to close: a peer that
- * is reset may not have heard it. */
-static bool awaits_end(const struct gyre_failure_detector *detector, int status)
+/* Whether this rank, which has told the peer that all have left, still waits for it to close: a
+ * peer that is reset may not have heard it. */
+static bool awaits_end(const struct gyre_failure_detector *detector,
+                       const struct gyre_detector_channel *channel, int status)
 {
-    return detector->is.rank == 0 && status != -EPIPE;
+    return (detector->is.rank == 0 || channel->kin == GYRE_KIN_BELOW) && status != -EPIPE;
 }
 
 bool gyre_detector_broken(struct gyre_failure_detector *detector, uint64_t now, uint32_t index,
@@ -40,7 +41,7 @@ bool gyre_detector_broken(struct gyre_failure_detector *detector, uint64_t now, 
         detector->is.member[channel->peer].node == detector->is.member[detector->is.rank].node;
 
     gyre_detector_advance(detector, now);
-    if (near || channel->gone || (detector->all_left && !awaits_end(detector, status)))
+    if (near || channel->gone || (detector->all_left && !awaits_end(detector, channel, status)))
         return false;
     if (!channel->broken)
         channel->broken_at = detector->clock;
@@ -49,23 +50,30 @@ bool gyre_detector_broken(struct gyre_failure_detector *detector, uint64_t now, 
     return true;
 }
 
-/* Has the next beats tell the parent all states once more. */
-static void refresh_states(struct gyre_failure_detector *detector)
+/* Has the next messages tell the rank above once more: all states, goodbyes of ranks below, and
+ * answers. */
+static void refresh_states(struct gyre_failure_detector *detector,
+                           struct gyre_detector_channel *above)
 {
-    for (uint32_t i = 0; i <= detector->channels; i++)
-        detector->post[i].fresh = detector->post[i].known;
+    for (uint32_t i = 0; i <= detector->channels; i++) {
+        struct gyre_detector_post *post = &detector->post[i];
+        const struct gyre_detector_channel *from = i > 0 ? &detector->channel[i - 1] : NULL;
+        post->fresh = post->known;
+        post->tell |= post->told;
+        post->bye = from != NULL && from->kin == GYRE_KIN_BELOW && from->left;
+        above->owed |= post->tell ? GYRE_OWED_TELL : 0;
+        above->owed |= post->bye ? GYRE_OWED_RELAY : 0;
+    }
 }
 
-/* Whether rank 0 waits for the peer's answer about a mismatch. */
-static bool awaits_answer(const struct gyre_failure_detector *detector, uint32_t peer)
+/* Asks once more who was asked over this channel and has not answered. */
+static void ask_again(struct gyre_failure_detector *detector,
+                      const struct gyre_detector_channel *channel)
 {
-    bool asks = detector->is.rank == 0 && detector->stage == GYRE_DETECTOR_HELD &&
-                detector->record.status == GYRE_MISMATCH;
-
-    for (int i = 0; asks && i < 2; i++)
-        if (detector->side[i].rank == peer && !detector->side[i].told)
-            return true;
-    return false;
+    for (uint32_t i = 0; i < detector->channels; i++)
+        if (detector->channel[i].ask == GYRE_ASK_SENT &&
+            gyre_detector_way(detector, detector->channel[i].peer) == channel)
+            gyre_detector_ask(detector, detector->channel[i].peer);
 }
 
 static void owe_again(struct gyre_failure_detector *detector, struct gyre_detector_channel *channel)
@@ -73,18 +81,17 @@ static void owe_again(struct gyre_failure_detector *detector, struct gyre_detect
     bool root = detector->is.rank == 0;
 
     if (detector->stage >= GYRE_DETECTOR_PROPOSED ||
-        (detector->stage == GYRE_DETECTOR_HELD && !root && channel->peer == 0))
+        (detector->stage == GYRE_DETECTOR_HELD && channel == gyre_detector_root_channel(detector)))
         channel->owed |= GYRE_OWED_FAILURE;
-    if (awaits_answer(detector, channel->peer))
-        channel->owed |= GYRE_OWED_ASK;
+    ask_again(detector, channel);
     if (detector->leaving)
         channel->owed |= GYRE_OWED_BYE;
-    if (root && detector->all_left)
+    if ((root || channel->kin == GYRE_KIN_BELOW) && detector->all_left)
         channel->owed |= GYRE_OWED_ALL_BYE;
     if (channel->tree_edge)
         channel->owed |= GYRE_OWED_BEAT;
-    if (!root && channel->peer == gyre_detector_parent(detector))
-        refresh_states(detector);
+    if (detector->up >= 0 && channel == &detector->channel[detector->up])
+        refresh_states(detector, channel);
 }
 
 void gyre_detector_resumed(struct gyre_failure_detector *detector, uint64_t now, uint32_t index)
@@ -92,7 +99,10 @@ void gyre_detector_resumed(struct gyre_failure_detector *detector, uint64_t now,
     struct gyre_detector_channel *channel = &detector->channel[index];
 
     gyre_detector_advance(detector, now);
-    channel->broken = channel->gone = false;
+    channel->broken = channel->gone = channel->closed = false;
+    channel->tree_edge |= channel->kin != GYRE_KIN_NONE; /* an orphan's, from now on */
+    if (channel->kin == GYRE_KIN_ABOVE)
+        detector->up = (int)index;
     channel->heard_at = detector->next_beat = detector->clock;
     owe_again(detector, channel);
 }
@@ -104,8 +114,8 @@ bool gyre_detector_awaits(const struct gyre_failure_detector *detector, uint32_t
 
 /* Whether the time of a broken channel is over. Where the peer's beats were to come over it, its
  * silence began with the last one. */
-static bool overdue(const struct gyre_failure_detector *detector,
-                    const struct gyre_detector_channel *channel)
+bool gyre_detector_overdue(const struct gyre_failure_detector *detector,
+                           const struct gyre_detector_channel *channel)
 {
     uint64_t dead = detector->is.dead_ns;
     bool beats = channel->tree_edge && channel->heard && dead > 0;
@@ -120,8 +130,9 @@ bool gyre_detector_find_unresumed(struct gyre_failure_detector *detector,
 {
     for (uint32_t i = 0; i < detector->channels; i++) {
         struct gyre_detector_channel *channel = &detector->channel[i];
-        if (!overdue(detector, channel))
+        if (channel->closed || !gyre_detector_overdue(detector, channel))
             continue;
+        gyre_detector_call_orphans(detector, channel->peer);
         uint64_t limit = detector->is.dead_ns > 0 ? detector->is.dead_ns : UNRESUMED;
         gyre_detector_compose(
             detector, record, GYRE_PEER_LOST, channel->peer,

@@ -135,6 +135,26 @@ static void schedule_wake(struct sim *sim, uint32_t rank)
     push(sim, (struct sim_event){.at = me->wakes_at, .what = WAKE, .rank = rank});
 }
 
+static void dial_later(struct sim *sim, uint32_t rank, uint32_t channel, uint64_t pause)
+{
+    sim->rank[rank].dials[channel] = true;
+    push(sim, (struct sim_event){.at = sim->now + pause + latency(sim),
+                                 .what = DIAL,
+                                 .rank = rank,
+                                 .channel = channel});
+}
+
+/* Dials where the failure detector wants a connection that was never made. */
+static void dial_above(struct sim *sim, uint32_t rank)
+{
+    const struct gyre_failure_detector *detector = sim->rank[rank].detector;
+
+    for (uint32_t i = 0; sim->fan_out > 0 && i < gyre_detector_channels(detector); i++)
+        if (gyre_detector_closed(detector, i) && gyre_detector_awaits(detector, i) &&
+            !sim->rank[rank].dials[i])
+            dial_later(sim, rank, i, 0);
+}
+
 /* What the watch does after every event: look at what the failure detector concluded. */
 static void settle(struct sim *sim, uint32_t rank)
 {
@@ -147,19 +167,12 @@ static void settle(struct sim *sim, uint32_t rank)
     }
     if (me->failed_at == 0 && gyre_detector_failure(me->detector) != NULL)
         me->failed_at = sim->now;
+    dial_above(sim, rank);
     send_all(sim, rank);
     schedule_wake(sim, rank);
 }
 
 /* -- connections made anew --------------------------------------------------------------------- */
-
-static void dial_later(struct sim *sim, uint32_t rank, uint32_t channel, uint64_t pause)
-{
-    push(sim, (struct sim_event){.at = sim->now + pause + latency(sim),
-                                 .what = DIAL,
-                                 .rank = rank,
-                                 .channel = channel});
-}
 
 /* The connection has ended at this rank: it dials, unless its detector has given the peer up. */
 static void lose_wire(struct sim *sim, uint32_t rank, uint32_t channel)
@@ -173,12 +186,11 @@ static void lose_wire(struct sim *sim, uint32_t rank, uint32_t channel)
         gyre_detector_eof(me->detector, sim->now, channel, NULL);
 }
 
-static void settle(struct sim *sim, uint32_t rank);
-
 /* Dials: an ended process refuses, and a peer that can be reached answers. */
 static void dial(struct sim *sim, uint32_t rank, uint32_t channel)
 {
     struct sim_rank *me = &sim->rank[rank];
+    me->dials[channel] = false;
     uint32_t to = gyre_detector_peer(me->detector, channel);
     struct sim_rank *peer = &sim->rank[to];
     uint32_t back = (uint32_t)gyre_detector_channel(peer->detector, rank);
@@ -266,7 +278,7 @@ static void end_channels(struct sim *sim, uint32_t rank, bool sockets)
         bool near = sim->member[peer].node == sim->member[rank].node;
         if (near)
             transmit(sim, rank, i, (struct sim_event){.what = END_OF_PROCESS});
-        if (sockets)
+        if (sockets && !gyre_detector_closed(detector, i))
             transmit(sim, rank, i, (struct sim_event){.what = END_OF_CHANNEL});
     }
 }
@@ -355,6 +367,7 @@ static void seat(struct sim *sim, uint32_t rank)
         .rank = rank,
         .n = sim->n,
         .large = sim->large,
+        .fan_out = sim->fan_out,
         .epoch = 7,
         .member = sim->member,
         .dead_ns = sim->dead_ns,
@@ -365,9 +378,10 @@ static void seat(struct sim *sim, uint32_t rank)
     assert_int_equal(gyre_detector_create(&options, sim->now, &me->detector), 0);
     me->clear = calloc(gyre_detector_channels(me->detector) + 1, sizeof *me->clear);
     me->wire = calloc(gyre_detector_channels(me->detector) + 1, sizeof *me->wire);
-    assert_true(me->clear != NULL && me->wire != NULL);
+    me->dials = calloc(gyre_detector_channels(me->detector) + 1, sizeof *me->dials);
+    assert_true(me->clear != NULL && me->wire != NULL && me->dials != NULL);
     for (uint32_t i = 0; i < gyre_detector_channels(me->detector); i++)
-        me->wire[i] = 1;
+        me->wire[i] = !gyre_detector_closed(me->detector, i);
 }
 
 void sim_open(struct sim *sim)
@@ -402,6 +416,7 @@ void sim_close(struct sim *sim)
         gyre_detector_destroy(sim->rank[rank].detector);
         free(sim->rank[rank].clear);
         free(sim->rank[rank].wire);
+        free(sim->rank[rank].dials);
     }
     free(sim->heap);
     free(sim->rank);

@@ -18,8 +18,10 @@ struct sim_rank {
     uint64_t asked, wakes_at;      /* when it wanted to wake, and when it will */
     uint64_t failed_at;            /* when its failure was decided; 0: it has none */
     uint64_t *clear;               /* per channel: when the last message sent on it arrives */
-    uint64_t *wire; /* per channel: its connection, the same number at both ends; 0: broken */
-    uint32_t side;  /* messages between different sides are lost */
+    /* Per channel: its connection, the same number at both ends; 0: broken, or none was made. */
+    uint64_t *wire;
+    bool *dials;   /* per channel: a dial is under way */
+    uint32_t side; /* messages between different sides are lost */
     uint32_t warnings;
     bool dead, lingers; /* lingers: a child keeps its sockets open */
     char warning[GYRE_WATCH_TEXT_MAX];
@@ -30,7 +32,8 @@ struct sim_event;
 struct sim {
     /* set before sim_open() */
     uint32_t n, ranks_per_node;
-    bool large; /* nodes are: their ranks have channels to the lowest only */
+    bool large;       /* nodes are: their ranks have channels to the lowest only */
+    uint32_t fan_out; /* of the tree of nodes; 0: flat */
     uint64_t seed, dead_ns, timeout_ns, patience_ns;
     uint64_t latency_max;  /* of a message; the least is 10 µs */
     uint64_t lateness_max; /* of a tick */
