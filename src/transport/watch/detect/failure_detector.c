@@ -20,8 +20,8 @@
  *   - Silence counts along the tree only. The pidfd shows that a rank of the same node has died. A
  *     stopped rank is noticed by its parent or its children, which tell all others.
  *   - A goodbye goes to all ranks that could see its sender end, and to rank 0. Rank 0 counts
- *     goodbyes and says when it has all; only then does a rank stop listening. A goodbye carries how
- *     far its sender got: see early_leave.c.
+ *     goodbyes and says when it has all; only then does a rank stop listening. A goodbye carries
+ *     how far its sender got: see early_leave.c.
  *   - Owed, not queued. For each channel a set of bits says what must still be sent. Contents are
  *     read when the channel has room, so a slow channel gets the newest state and needs no memory.
  *
