@@ -399,6 +399,15 @@ GYRE_API int gyre_open(struct gyre_comm *comm, const struct gyre_options *option
  *   Threads:   any thread. */
 GYRE_API int gyre_newcomer(const struct gyre_comm *comm);
 
+/* Whether the launcher wants this process to leave the job: `gyre run`, where the host has gone
+ * from its --hosts-file. A program looks at the end of a step, and tells the others, as by a sum
+ * that travels anyway; then all call gyre_shrink(), with NULL the ranks that leave, which then end.
+ * Without that the ranks of the host are ended some minutes later, and are lost.
+ *   Blocks:    never.
+ *   Returns:   1 or 0; once 1, always.
+ *   Threads:   any thread. */
+GYRE_API int gyre_leaving(const struct gyre_comm *comm);
+
 /* How many processes wait in gyre_join() or are being taken in, on rank 0: a hint, which a program
  * may look at before all ranks call gyre_grow(). Elsewhere, and before the first gyre_grow(), 0.
  *   Blocks:    never.

@@ -33,7 +33,7 @@
 #include <gyre/ddp.h>
 
 /* Of gyre_ddp_add(). */
-enum { GYRE_TRAIN_LOSS_SUM, GYRE_TRAIN_RIGHT_SUM, GYRE_TRAIN_WAITING_SUM };
+enum { GYRE_TRAIN_LOSS_SUM, GYRE_TRAIN_RIGHT_SUM, GYRE_TRAIN_WAITING_SUM, GYRE_TRAIN_LEAVING_SUM };
 
 /* Settings of the run as texts of its checkpoints; settings.c. */
 #define GYRE_TRAIN_RUN_SETTINGS 13
@@ -108,6 +108,9 @@ struct gyre_train {
     char *data_lines; /* what was compared of the data, before they were standardised */
     bool scaled;      /* of a newcomer: its samples are standardised */
     bool waiting;     /* processes wait to join, as the last step has told all ranks */
+    int leaving;      /* ranks that want to leave, as the last step has told all ranks */
+    bool leaves;      /* this rank is one of them */
+    bool gone;        /* it has left */
     bool patient;     /* lost ranks are started again: wait for them where too few are left */
 
     uint64_t step, epoch, cursor; /* done */
@@ -152,6 +155,10 @@ int gyre_train_come(struct gyre_train *t);
 /* After a loss: goes on with the ranks that are left, from the last step that one of them has
  * completed. Fails where they are fewer than --elastic wants. */
 int gyre_train_regroup(struct gyre_train *t);
+
+/* After a step that says that ranks want to leave: they leave, and the others go on, unless too few
+ * would be left. Collective. */
+int gyre_train_part(struct gyre_train *t);
 
 /* Lets processes wait that want to join: --elastic. Collective. */
 int gyre_train_let_wait(struct gyre_train *t);

@@ -46,16 +46,21 @@ size_t gyre_train_list_rank(char *text, size_t used, size_t size, bool first, in
                                    first ? "" : ", ", rank, host, pid);
 }
 
-/* Appends the ranks that `old` has lost. */
+/* Appends the ranks that `old` has lost. Those that have left are named as such. */
 static void list_lost(struct gyre_comm *old, char *text, size_t size)
 {
     struct gyre_lost_rank lost[TOLD_MOST];
     int count = 0;
     size_t used = strlen(text);
+    bool left = true;
     gyre_failure(old, lost, TOLD_MOST, &count);
     for (int i = 0; i < count && i < TOLD_MOST; i++)
-        used =
-            gyre_train_list_rank(text, used, size, !*text, lost[i].rank, lost[i].host, lost[i].pid);
+        left = left && lost[i].reason == GYRE_LOST_LEFT;
+    if (!used)
+        used = (size_t)snprintf(text, size, "%s", left ? "let go " : "lost ");
+    for (int i = 0; i < count && i < TOLD_MOST; i++)
+        used = gyre_train_list_rank(text, used, size, text[used - 1] == ' ', lost[i].rank,
+                                    lost[i].host, lost[i].pid);
     if (count > TOLD_MOST && used < size)
         snprintf(text + used, size - used, " and %d more", count - TOLD_MOST);
 }
@@ -64,7 +69,7 @@ static int refuse_so_few(struct gyre_train *t, const char *lost)
 {
     t->common = true;
     return gyre_trouble_set(t->trouble, GYRE_PEER_LOST,
-                            "lost %s: %d rank%s left, and --elastic wants %" PRId64, lost, t->n,
+                            "%s: %d rank%s left, and --elastic wants %" PRId64, lost, t->n,
                             t->n > 1 ? "s are" : " is", t->options->elastic);
 }
 
@@ -188,7 +193,6 @@ void gyre_train_tell_ranks(const struct gyre_train *t, const char *what)
 /* Adds those that are lost now to those that were in an attempt before. */
 static int regroup_once(struct gyre_train *t, char lost[700])
 {
-    char what[720];
     *t->trouble = (struct gyre_trouble){0};
     int status = take_those_left(t, lost, 700);
     if (!status && t->n < t->options->elastic && !t->patient)
@@ -197,9 +201,8 @@ static int regroup_once(struct gyre_train *t, char lost[700])
         status = gyre_train_catch_up(t);
     if (!status)
         status = gyre_train_agree(t, gyre_train_open_books(t));
-    snprintf(what, sizeof what, "lost %s", lost);
     if (!status)
-        gyre_train_tell_ranks(t, what);
+        gyre_train_tell_ranks(t, lost);
     return status ? status : gyre_train_let_wait(t);
 }
 
@@ -234,4 +237,24 @@ int gyre_train_regroup(struct gyre_train *t)
         status = regroup_once(t, lost);
     while (status == GYRE_PEER_LOST && !t->common);
     return status;
+}
+
+/* Leaves the others. Who speaks closes the report first: the next rank 0 opens it. */
+static int leave_training(struct gyre_train *t)
+{
+    struct gyre_trouble unwritten = {0};
+    gyre_report_close(t->report, &unwritten);
+    t->report = NULL;
+    t->gone = t->common = true;
+    int status = gyre_shrink(t->comm, NULL);
+    return status ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(NULL)) : 0;
+}
+
+int gyre_train_part(struct gyre_train *t)
+{
+    const bool enough = t->n - t->leaving >= t->options->elastic;
+    t->leaving = 0;
+    if (!enough)
+        return 0;
+    return t->leaves ? leave_training(t) : gyre_train_regroup(t);
 }

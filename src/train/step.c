@@ -26,6 +26,14 @@ static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, struc
     return status ? status : gyre_replica_take_loss(&t->replica, loss, t->trouble);
 }
 
+/* Who waits to join and who wants to leave is told by sums that travel with the gradients. */
+static void tell_wishes(struct gyre_train *t)
+{
+    t->leaves = gyre_leaving(t->comm);
+    gyre_ddp_add(t->replica.ddp, GYRE_TRAIN_WAITING_SUM, gyre_waiting(t->comm));
+    gyre_ddp_add(t->replica.ddp, GYRE_TRAIN_LEAVING_SUM, t->leaves);
+}
+
 static int run_part(struct gyre_train *t, const struct gyre_batch *batch, bool last)
 {
     struct gyre_loss loss = {0};
@@ -39,7 +47,7 @@ static int run_part(struct gyre_train *t, const struct gyre_batch *batch, bool l
     gyre_ddp_add(t->replica.ddp, GYRE_TRAIN_LOSS_SUM, loss.sum);
     gyre_ddp_add(t->replica.ddp, GYRE_TRAIN_RIGHT_SUM, (double)loss.right);
     if (last && t->options->elastic)
-        gyre_ddp_add(t->replica.ddp, GYRE_TRAIN_WAITING_SUM, gyre_waiting(t->comm));
+        tell_wishes(t);
     if (last && gyre_train_stop_asked())
         gyre_ddp_ask_stop(t->replica.ddp);
     return gyre_ddp_wait(t->replica.ddp);
@@ -141,6 +149,7 @@ int gyre_train_step(struct gyre_train *t)
     t->cursor = behind.cursor;
     gyre_train_keep_running(t);
     t->stop |= r->stop > 0;
+    t->leaving = (int)r->sum[GYRE_TRAIN_LEAVING_SUM];
     t->waiting = r->sum[GYRE_TRAIN_WAITING_SUM] > 0;
     add_up(t, r, since);
     gyre_train_tell_step(t, r, since);

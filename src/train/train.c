@@ -59,7 +59,7 @@ static int end_epoch(struct gyre_train *t)
 static int run_epoch(struct gyre_train *t)
 {
     int status = gyre_loader_begin(t->loader, t->epoch, t->cursor, t->trouble);
-    while (!status && !t->stop && !t->waiting)
+    while (!status && !t->stop && !t->waiting && !t->leaving)
         status = gyre_train_step(t);
     bool ended = status == GYRE_AGAIN;
     if (!status && !t->stop)
@@ -118,10 +118,12 @@ static int go_on_after_loss(struct gyre_train *t)
 /* Trains on from where all ranks stand, unless `status` tells of a failure. */
 static int run_epochs(struct gyre_train *t, int status)
 {
-    while (!status && !t->stop && t->epoch < (uint64_t)t->options->epochs &&
+    while (!status && !t->stop && !t->gone && t->epoch < (uint64_t)t->options->epochs &&
            !gyre_train_lost_patience(t, t->epoch)) {
         status = run_epoch(t);
-        if (!status && t->waiting && !t->stop)
+        if (!status && t->leaving && !t->stop)
+            status = gyre_train_part(t);
+        if (!status && t->waiting && !t->stop && !t->gone)
             status = gyre_train_take_in(t);
         if (status == GYRE_PEER_LOST && t->options->elastic)
             status = go_on_after_loss(t);
@@ -132,7 +134,8 @@ static int run_epochs(struct gyre_train *t, int status)
     t->outcome->steps = t->step;
     t->outcome->best = t->best;
     t->outcome->stopped = t->stop;
-    return status ? status : gyre_train_agree(t, tell_unwritten(t));
+    t->outcome->left = t->gone;
+    return status || t->gone ? status : gyre_train_agree(t, tell_unwritten(t));
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */

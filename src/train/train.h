@@ -34,6 +34,7 @@ struct gyre_train_outcome {
     double test_accuracy;   /* -1: no test set */
     struct gyre_train_best best;
     bool impatient; /* --patience ended it, or had before */
+    bool left;      /* this rank has left, and the others go on */
     bool stopped;   /* a signal ended it early; saved if there is a place for it */
 };
 

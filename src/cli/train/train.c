@@ -246,7 +246,7 @@ static int be_training_rank(const struct asked *asked, char **argv,
     FILE *terminal = find_terminal();
     status = gyre_train(&comm, options, terminal, &outcome, trouble);
     int rank = gyre_rank(comm);
-    if (!status && !rank) {
+    if (!status && !rank && !outcome.left) {
         struct gyre_cli_command command = typed_command(asked, argv, comm);
         gyre_cli_train_close(terminal, &command, options, &outcome);
     }

@@ -297,6 +297,11 @@ int gyre_waiting(const struct gyre_comm *comm)
     return (int)(gyre_domain_waiting(comm->domain) + joining);
 }
 
+int gyre_leaving(const struct gyre_comm *comm)
+{
+    return comm ? gyre_domain_is_to_leave(comm->domain) : 0;
+}
+
 int gyre_newcomer(const struct gyre_comm *comm)
 {
     return comm ? gyre_domain_is_newcomer(comm->domain) : 0;

@@ -6,6 +6,8 @@
 #include "transport/memory/copy_queue.h"
 #include "transport/net/address.h"
 
+#include <poll.h>
+
 int gyre_domain_cuda(const struct gyre_domain *domain)
 {
     return domain->cuda_device;
@@ -75,6 +77,13 @@ bool gyre_domain_renews(const struct gyre_domain *domain, uint32_t peer)
 bool gyre_domain_is_copying(const struct gyre_domain *domain)
 {
     return gyre_copy_queue_busy(domain->lookup.copy_queue);
+}
+
+/* The launcher writes a byte into its pipe, which nobody reads. */
+bool gyre_domain_is_to_leave(const struct gyre_domain *domain)
+{
+    struct pollfd pipe = {.fd = domain->job.launcher_fd, .events = POLLIN};
+    return pipe.fd >= 0 && poll(&pipe, 1, 0) == 1 && pipe.revents & POLLIN;
 }
 
 bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer)
