@@ -30,6 +30,7 @@ int gyre_cli_run(char **argv)
             "  gyre run -n 3 --devices 2,4,7 ./train\n"
             "  gyre run --hosts a:4,b:2 ./train            GYRE_SSH=\"ssh -p 2222\" for another "
             "ssh\n"
+            "  gyre run --hosts-file hosts --elastic 1:8 ./train    SIGHUP: hosts come and go\n"
             "  gyre run --nnodes 2 --node-rank 1 --master-addr a -n 2 ./train    nodes may differ\n"
             "  gyre run -n 4 --restarts 3 ./train          GYRE_EPOCH tells a rank how often\n"
             "  gyre run -n 4 --elastic 2 ./train           survivors call gyre_shrink()\n"

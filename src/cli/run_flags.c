@@ -6,6 +6,11 @@ const struct gyre_flag gyre_run_flags[FLAGS] = {
                "ranks on this node, or `auto` for one per core (1)"},
     [SIMULATE] = {"simulate-nodes", 0, "LAYOUT", "play several nodes here: 2x2, 4+2"},
     [HOSTS] = {"hosts", 0, "LIST", "start over ssh: a:4,b:2"},
+    [HOSTS_FILE] = {"hosts-file", 0, "FILE",
+                    "the same from a file, a line each; with --elastic read again on SIGHUP"},
+    [HOSTFILE] = {"hostfile", 0, "FILE", NULL}, /* mpirun's word for it */
+    [LEAVE_WITHIN] = {"leave-within", 0, "TIME",
+                      "how long ranks may stay whose host has gone from that file (5min)"},
     [NNODES] = {"nnodes", 0, "COUNT", "nodes; run this command once on each (1)"},
     [NODE_RANK] = {"node-rank", 0, "INDEX",
                    "which of them this is (0; in Kubernetes the pod's index)"},
@@ -34,5 +39,6 @@ const struct gyre_flag gyre_run_flags[FLAGS] = {
     [NODE] = {"node", 0, "INDEX", NULL},
     [EPOCH] = {"epoch", 0, "COUNT", NULL},  /* restarts so far, as the launcher above says */
     [JOINING] = {"joining", 0, NULL, NULL}, /* the job runs, as the launcher above says */
+    [CHANGES] = {"changes", 0, NULL, NULL}, /* hosts may come and go, as it says */
     [HELP] = {"help", 'h', NULL, "this page"},
 };

@@ -9,6 +9,9 @@ enum {
     NPROC,
     SIMULATE,
     HOSTS,
+    HOSTS_FILE,
+    HOSTFILE,
+    LEAVE_WITHIN,
     NNODES,
     NODE_RANK,
     ADDR,
@@ -29,6 +32,7 @@ enum {
     NODE,
     EPOCH,
     JOINING,
+    CHANGES,
     HELP,
     FLAGS
 };

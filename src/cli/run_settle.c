@@ -5,6 +5,7 @@
  *     -n 4,2 --nnodes 2 --node-rank 1        [4, 2], node 1 here
  *     --simulate-nodes 4+2                   [4, 2], all here
  *     --hosts a:4,b:2                        [4, 2], none here: over ssh
+ *     --hosts-file FILE                      the same, from a file
  *     --node 1 -n 4,2 (written by --hosts)   [4, 2], node 1 here, key on standard input
  *
  * Tested by tests/program/launch/launch.c. */
@@ -14,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "launch/cores.h"
+#include "launch/hosts_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +25,8 @@
 #define RESTARTS_MOST 10000
 #define EPOCHS_MOST   65535
 #define PAUSE_MOST_MS 3600000
+#define LEAVE_MS      300000
+#define LEAVE_MOST_MS 86400000
 
 static int number(const struct gyre_run_words *words, int flag, int64_t least, int64_t most,
                   int *out, struct gyre_trouble *trouble)
@@ -81,6 +85,36 @@ static int check_total(const struct gyre_run_words *words, const struct gyre_sea
                             words->of[NPROC], words->of[SIMULATE], gyre_seating_world(seating));
 }
 
+/* The first hosts of a file have the ranks of a job that may have fewer than all. */
+static int settle_hosts_file(const struct gyre_run_words *words, const struct gyre_seating *given,
+                             struct gyre_hosts *hosts, struct gyre_launch_options *options,
+                             struct gyre_trouble *trouble)
+{
+    int64_t limit_ms = LEAVE_MS;
+    options->hosts_file = words->of[words->of[HOSTS_FILE] ? HOSTS_FILE : HOSTFILE];
+    options->hosts_each = given->size[0];
+    options->hosts = hosts;
+    int status = 0;
+    if (given->nodes > 1)
+        status = gyre_trouble_set(trouble, GYRE_INVALID,
+                                  "--nproc-per-node '%s' and --hosts-file '%s' exclude each other; "
+                                  "write each host's ranks behind it, or give one number for all",
+                                  words->of[NPROC], options->hosts_file);
+    if (!status && words->of[LEAVE_WITHIN])
+        status =
+            gyre_parse_duration_ms("--leave-within", words->of[LEAVE_WITHIN], &limit_ms, trouble);
+    if (!status && limit_ms > LEAVE_MOST_MS)
+        status = gyre_trouble_set(trouble, GYRE_INVALID,
+                                  "--leave-within is \"%s\": expected at most a day",
+                                  words->of[LEAVE_WITHIN]);
+    options->leave_limit_ms = (int)limit_ms;
+    if (!status)
+        status = gyre_hosts_file_read(options->hosts_file, options->hosts_each, hosts,
+                                      &options->seating, trouble);
+    gyre_seating_cut(&options->seating, options->elastic_most);
+    return status;
+}
+
 /* One number of ranks is for the hosts that come without their own. */
 static int settle_hosts(const struct gyre_run_words *words, const struct gyre_seating *given,
                         struct gyre_hosts *hosts, struct gyre_launch_options *options,
@@ -109,16 +143,22 @@ static int settle_seating(const struct gyre_run_words *words, struct gyre_hosts 
     static struct gyre_seating given = {1, {1}};
     static struct gyre_cores cores;
     int nnodes = 1, status = 0;
+    const int file = words->of[HOSTS_FILE] ? HOSTS_FILE : HOSTFILE;
+    const int hosts_by = words->of[file] ? file : HOSTS;
     gyre_cores_find(&cores);
     if (words->of[NPROC])
         status = gyre_seating_parse_sizes("--nproc-per-node", words->of[NPROC], cores.count, &given,
                                           trouble);
     if (status || (status = number(words, NNODES, 1, GYRE_NODES_MAX, &nnodes, trouble)) ||
-        (status = refuse_both(words, SIMULATE, HOSTS, trouble)) ||
-        (status = nnodes > 1
-                      ? refuse_both(words, NNODES, words->of[HOSTS] ? HOSTS : SIMULATE, trouble)
-                      : 0))
+        (status = refuse_both(words, SIMULATE, hosts_by, trouble)) ||
+        (status = refuse_both(words, HOSTS_FILE, HOSTFILE, trouble)) ||
+        (status = refuse_both(words, file, HOSTS, trouble)) ||
+        (status = nnodes > 1 ? refuse_both(words, NNODES, words->of[hosts_by] ? hosts_by : SIMULATE,
+                                           trouble)
+                             : 0))
         return status;
+    if (words->of[file])
+        return settle_hosts_file(words, &given, hosts, options, trouble);
     if (words->of[HOSTS])
         return settle_hosts(words, &given, hosts, options, trouble);
     if (!words->of[SIMULATE])
@@ -211,6 +251,7 @@ int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts
         return status;
     options->controlled = words->of[NODE];
     options->joining = words->of[JOINING];
+    options->changes = words->of[CHANGES];
     options->master_addr = words->of[ADDR];
     options->log_dir = words->of[LOG_DIR];
     options->job = words->of[JOB] ? words->of[JOB] : words->of[RDZV_ID];
@@ -220,7 +261,7 @@ int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "no program given; usage: gyre run [FLAGS] PROGRAM [WORDS]");
     status = settle_seating(words, hosts, options, trouble);
-    if (!status && options->seating.nodes > 1 && !words->of[HOSTS] && !words->of[SIMULATE] &&
+    if (!status && options->seating.nodes > 1 && !options->hosts && !words->of[SIMULATE] &&
         !options->master_port)
         options->master_port = 29500;
     return status;

@@ -109,6 +109,7 @@ static char *far_command(const struct gyre_launch_options *options,
             options->restart_pause_ms);
     if (job->elastic_least)
         fprintf(out, " --elastic %d:%d", job->elastic_least, gyre_launch_elastic_most(job));
+    fputs(job->changes ? " --changes" : "", out);
     fputs(joins ? " --joining" : "", out);
     fputs(options->bind ? " --bind" : "", out);
     fputs(options->prefix ? "" : " --no-prefix", out);
@@ -221,7 +222,7 @@ static int start_launcher(struct gyre_children *all, int node,
 {
     static char host[GYRE_HOST_MAX];
     char *command = far_command(options, job, node, joins);
-    snprintf(host, sizeof host, "%s", options->hosts->name[node]);
+    snprintf(host, sizeof host, "%s", job->hosts.name[node]);
     all->child[node].ranks = job->seating.size[node];
     int status = command ? start_host(all, node, host, command, job->key, trouble)
                          : gyre_trouble_set(trouble, -ENOMEM, "no memory for a command line");

@@ -13,6 +13,8 @@
  * The key is in this process only while children are being started, and is then wiped. Where lost
  * ranks are started again it is kept until the job has ended.
  *
+ * With --hosts-file an elastic job's hosts may come and go (changes.c).
+ *
  * With --restarts all of it is done again after a failure, from the meeting on, with another key,
  * another port unless one is given, and the next epoch. An elastic job starts single ranks again,
  * and begins anew only where all are lost. */
@@ -41,7 +43,7 @@ static int random_id(struct gyre_launch_job *job)
 
 static void choose_address(const struct gyre_launch_options *options, struct gyre_launch_job *job)
 {
-    const char *host = options->hosts ? options->hosts->name[0] : "127.0.0.1";
+    const char *host = options->hosts ? job->hosts.name[0] : "127.0.0.1";
     const char *at = strchr(host, '@');
     snprintf(job->master_addr, sizeof job->master_addr, "%s",
              options->master_addr ? options->master_addr
@@ -158,10 +160,15 @@ static int begin_job(const struct gyre_launch_options *options, struct gyre_laun
     uint16_t epoch = 0;
     int status = options->epoch < 0 ? gyre_job_find_epoch(&epoch, trouble) : 0;
     *job = (struct gyre_launch_job){.seating = options->seating,
+                                    .changes = options->hosts_file || options->changes,
                                     .epoch = options->epoch < 0 ? epoch : options->epoch,
                                     .restarts = {.most = options->restarts},
                                     .elastic_least = options->elastic_least,
                                     .elastic_most = options->elastic_most};
+    if (options->hosts)
+        job->hosts = *options->hosts;
+    if (job->changes && job->elastic_least)
+        job->elastic_most = gyre_launch_elastic_most(job);
     if (status || options->job) {
         snprintf(job->id, sizeof job->id, "%s", options->job ? options->job : "");
         return status;
@@ -185,21 +192,42 @@ static int check_elastic(const struct gyre_launch_job *job, struct gyre_trouble 
                                   least, most, world, world == 1 ? "" : "s");
 }
 
-/* Watches the children, and starts those again that are due. Returns the exit code. */
+static void start_due_child(struct gyre_children *all, const struct gyre_launch_options *options,
+                            const struct gyre_launch_job *job)
+{
+    struct gyre_trouble trouble = {0};
+    int status = options->hosts ? gyre_host_start_again(all, all->due, options, job, &trouble)
+                                : gyre_rank_start_again(all, all->due, options, job, &trouble);
+    if (status)
+        gyre_children_missed(all, all->due, trouble.text);
+    else
+        gyre_children_returned(all, all->due);
+}
+
+/* Watches the children, and starts those again that are due, and those that are new. Returns the
+ * exit code. */
 static int watch_children(struct gyre_children *all, const struct gyre_launch_options *options,
-                          const struct gyre_launch_job *job)
+                          struct gyre_launch_job *job)
 {
     int code;
-    while ((code = gyre_children_watch(all)) == GYRE_CHILDREN_DUE) {
-        struct gyre_trouble trouble = {0};
-        int status = options->hosts ? gyre_host_start_again(all, all->due, options, job, &trouble)
-                                    : gyre_rank_start_again(all, all->due, options, job, &trouble);
-        if (status)
-            gyre_children_missed(all, all->due, trouble.text);
+    while ((code = gyre_children_watch(all)) >= GYRE_CHILDREN_DUE)
+        if (code == GYRE_CHILDREN_DUE)
+            start_due_child(all, options, job);
         else
-            gyre_children_returned(all, all->due);
-    }
+            gyre_hosts_change(all, options, job);
     return code;
+}
+
+/* Hosts of a file may become as many as there can be nodes. */
+static struct gyre_children_wish wish_for(const struct gyre_launch_options *options,
+                                          const struct gyre_launch_job *job, int lines)
+{
+    const bool rereads = options->hosts_file && job->elastic_least;
+    int count = options->hosts ? job->seating.nodes : gyre_ranks_here(options, &job->seating);
+    return (struct gyre_children_wish){.children = count,
+                                       .room = rereads ? GYRE_NODES_MAX : count,
+                                       .launcher_lines = options->controlled ? 1 : lines,
+                                       .rereads = rereads};
 }
 
 /* From a meeting of the launchers to the end of all children. Returns the exit code, or a negative
@@ -212,13 +240,14 @@ static int run_children(const struct gyre_launch_options *options, struct gyre_l
     int status = 0;
     if (meets(options))
         status = gyre_meeting_hold(&meeting, options->node, job, trouble);
-    if (status || (status = check_elastic(job, trouble))) {
+    if (!status && !options->controlled)
+        status = check_elastic(job, trouble);
+    if (status) {
         gyre_meeting_end(&meeting);
         return status;
     }
-    int launcher_lines = options->controlled ? 1 : meeting.launcher_lines;
-    int children = options->hosts ? job->seating.nodes : gyre_ranks_here(options, &job->seating);
-    status = gyre_children_create(&all, children, launcher_lines, trouble);
+    const struct gyre_children_wish wish = wish_for(options, job, meeting.launcher_lines);
+    status = gyre_children_create(&all, &wish, trouble);
     if (!status)
         gyre_meeting_move(&meeting, &all);
     if (!status)
@@ -259,5 +288,6 @@ int gyre_launch(const struct gyre_launch_options *options, struct gyre_trouble *
             return status;
         job.restarts.used++;
         job.epoch++;
+        gyre_hosts_renew(options, &job);
     }
 }

@@ -14,12 +14,16 @@ struct gyre_launch_options {
     bool controlled; /* by another launcher, whose key and lines (launcher_line.h) come by standard
                         input */
     const struct gyre_hosts *hosts; /* start each node on its host, over ssh; NULL: start ranks */
-    const char *master_addr;        /* the address of rank 0; NULL: loopback, or the first host */
-    int master_port;                /* 0: a free port */
-    const char *job;                /* the job's name; NULL: a random one */
-    const char *log_dir;            /* the folder of rank-<r>.out and rank-<r>.err; NULL: no logs */
-    bool bind;                      /* each rank runs on its own cores */
-    bool prefix;                    /* "[rank] " before each line */
+    const char *hosts_file;  /* from which `hosts` are, read again on SIGHUP; NULL: no file */
+    int hosts_each;          /* ranks of a host that has no number there */
+    int leave_limit_ms;      /* for ranks whose host has gone from there */
+    bool changes;            /* the launcher above has such a file */
+    const char *master_addr; /* the address of rank 0; NULL: loopback, or the first host */
+    int master_port;         /* 0: a free port */
+    const char *job;         /* the job's name; NULL: a random one */
+    const char *log_dir;     /* the folder of rank-<r>.out and rank-<r>.err; NULL: no logs */
+    bool bind;               /* each rank runs on its own cores */
+    bool prefix;             /* "[rank] " before each line */
     int restarts;         /* how often the whole job is started again after a failure, at most; or
                              a lost rank of an elastic job */
     int restart_pause_ms; /* before the first of these; each later one doubles it, up to 30 s */

@@ -163,6 +163,15 @@ int gyre_seating_parse_hosts(const char *flag, const char *text, int cores,
     return 0;
 }
 
+void gyre_seating_cut(struct gyre_seating *seating, int most)
+{
+    int ranks = 0, node = 0;
+    for (; most && node < seating->nodes && ranks < most; ranks += seating->size[node++])
+        if (seating->size[node] > most - ranks)
+            seating->size[node] = most - ranks;
+    seating->nodes = most ? node : seating->nodes;
+}
+
 int gyre_seating_world(const struct gyre_seating *seating)
 {
     return gyre_seating_first_rank(seating, seating->nodes);

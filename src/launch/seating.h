@@ -43,6 +43,10 @@ int gyre_seating_parse_hosts(const char *flag, const char *text, int cores,
                              struct gyre_hosts *hosts, struct gyre_seating *seating,
                              struct gyre_trouble *trouble);
 
+/* Takes ranks away from the last nodes, and nodes without ranks, until `most` ranks are left. 0: it
+ * takes none. */
+void gyre_seating_cut(struct gyre_seating *seating, int most);
+
 int gyre_seating_world(const struct gyre_seating *seating);
 int gyre_seating_first_rank(const struct gyre_seating *seating, int node);
 struct gyre_rank_seat gyre_seating_seat(const struct gyre_seating *seating, int rank);

@@ -7,6 +7,8 @@
 
 struct gyre_launch_job {
     struct gyre_seating seating; /* no node has size 0 */
+    struct gyre_hosts hosts;     /* of the nodes, where they are started over ssh */
+    bool changes;                /* hosts come and go */
     char master_addr[GYRE_HOST_MAX];
     int master_port;
     char id[64];
@@ -27,10 +29,10 @@ static inline int gyre_launch_elastic_most(const struct gyre_launch_job *job)
  * otherwise its node's. */
 int gyre_ranks_here(const struct gyre_launch_options *options, const struct gyre_seating *seating);
 
-/* Whether lost ranks are started again, each in its place. */
+/* Whether lost ranks are started again, each in its place, or hosts come and go. */
 static inline bool gyre_launch_returns(const struct gyre_launch_job *job)
 {
-    return job->elastic_least && job->restarts.most;
+    return job->elastic_least && (job->restarts.most || job->changes);
 }
 
 /* Spawns all children: the ranks of this machine, or one ssh for each host. -errno with its
@@ -48,5 +50,11 @@ int gyre_rank_start_again(struct gyre_children *all, int index,
 int gyre_host_start_again(struct gyre_children *all, int index,
                           const struct gyre_launch_options *options,
                           const struct gyre_launch_job *job, struct gyre_trouble *trouble);
+
+/* Lets hosts come and go, as the hosts file says now. */
+void gyre_hosts_change(struct gyre_children *all, const struct gyre_launch_options *options,
+                       struct gyre_launch_job *job);
+/* Takes the hosts file as it is now for another start of the whole job. */
+void gyre_hosts_renew(const struct gyre_launch_options *options, struct gyre_launch_job *job);
 
 #endif

@@ -39,7 +39,7 @@ static int count_running(const struct gyre_children *all)
     return all->elastic.ranks - all->elastic.lost - all->elastic.well;
 }
 
-static void say_behind_ssh(const struct gyre_child *ssh, const char *line)
+void gyre_again_say_behind_ssh(const struct gyre_child *ssh, const char *line)
 {
     if (ssh->pidfd >= 0 && ssh->input >= 0 && write(ssh->input, line, strlen(line)) < 0)
         return; /* its ssh has just ended; the loop will see the end */
@@ -53,7 +53,7 @@ static void close_if_over(struct gyre_children *all)
     for (int i = 0; i < all->launcher_lines; i++)
         gyre_launcher_line_say(&all->launcher_line[i], "closing");
     for (int i = 0; all->remote && i < all->children; i++)
-        say_behind_ssh(&all->child[i], "closing\n");
+        gyre_again_say_behind_ssh(&all->child[i], "closing\n");
 }
 
 /* Answers whoever told a loss. */
@@ -65,7 +65,7 @@ static void answer_teller(const struct gyre_lost_ranks *loss, struct gyre_launch
     if (teller)
         gyre_launcher_line_say(teller, "%s", word);
     if (loss->ssh)
-        say_behind_ssh(loss->ssh, line);
+        gyre_again_say_behind_ssh(loss->ssh, line);
 }
 
 static void start_later(struct gyre_children *all, struct gyre_child *child, int restart)
@@ -146,7 +146,7 @@ bool gyre_again_asks(const struct gyre_children *all)
 
 void gyre_again_ask(struct gyre_children *all, const struct gyre_lost_ranks *loss)
 {
-    if (!loss->child || !gyre_again_asks(all))
+    if (!loss->child || all->leaving || !gyre_again_asks(all))
         return;
     loss->child->again = GYRE_CHILD_ASKS;
     loss->child->due_ns = gyre_now_ns(); /* since when it asks */
@@ -167,6 +167,10 @@ void gyre_again_note_well(struct gyre_children *all)
 {
     if (!all->elastic.returns)
         return;
+    if (all->leaving) {
+        gyre_children_say(all, GYRE_LEFT, "", "");
+        return;
+    }
     all->elastic.well++;
     all->elastic.calm_ns = gyre_now_ns() + CALM;
     if (all->tells_early)
@@ -175,6 +179,18 @@ void gyre_again_note_well(struct gyre_children *all)
         close_if_over(all);
     else
         gyre_launcher_line_say(&all->launcher_line[0], "well");
+}
+
+void gyre_again_stop(struct gyre_children *all)
+{
+    for (int i = 0; i < all->children; i++)
+        all->child[i].again = GYRE_CHILD_ENDS;
+}
+
+void gyre_again_look(struct gyre_children *all)
+{
+    if (decides(all) && all->elastic.returns)
+        close_if_over(all);
 }
 
 /* -- words of other launchers ------------------------------------------------------------------ */

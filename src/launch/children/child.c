@@ -2,8 +2,8 @@
  *
  *     launcher ──hold──▶ (pipe) ──▶ keeper, ranks, and whatever the ranks start
  *        │ fork
- *        ├── keeper   leads the group; sleeps in read(); at end of file it kills the group, itself
- *        │            included
+ *        ├── keeper   leads the group; sleeps in poll(); when the pipe ends it kills the group,
+ *        │            itself included
  *        ├── rank 0   PR_SET_PDEATHSIG = SIGKILL, which the kernel sends whatever killed the
  *        │            launcher
  *        └── rank 1   the same
@@ -22,6 +22,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,7 +45,7 @@ static void close_fd(int *fd)
 
 static _Noreturn void keep_group(const struct gyre_process_group *group)
 {
-    char byte;
+    struct pollfd end = {.fd = group->launcher_pipe};
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, NULL);
@@ -54,8 +55,8 @@ static _Noreturn void keep_group(const struct gyre_process_group *group)
     /* A reader of the launcher's output must not wait for the keeper to end. */
     syscall(SYS_close_range, 0, group->launcher_pipe - 1, 0);
     syscall(SYS_close_range, group->launcher_pipe + 1, ~0u, 0);
-    while (read(group->launcher_pipe, &byte, 1) < 0 && errno == EINTR)
-        ;
+    while (!(end.revents & (POLLHUP | POLLERR)))
+        poll(&end, 1, -1);
     kill(0, SIGKILL);
     _exit(0);
 }
@@ -97,6 +98,12 @@ void gyre_process_group_destroy(struct gyre_process_group *group)
     close_fd(&group->hold);
     close_fd(&group->exec_read);
     close_fd(&group->exec_write);
+}
+
+void gyre_process_group_ask_to_leave(const struct gyre_process_group *group)
+{
+    while (write(group->hold, "l", 1) < 0 && errno == EINTR)
+        ;
 }
 
 void gyre_process_group_signal(const struct gyre_process_group *group, int number)

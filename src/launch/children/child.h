@@ -16,9 +16,11 @@
 
 /* A process group whose processes are killed when the launcher ends, for whatever reason. */
 struct gyre_process_group {
-    pid_t id;          /* of the keeper, which leads the group */
-    int launcher_pipe; /* read end, which every child inherits; at end of file with the launcher */
-    int hold;          /* write end, which only the launcher has */
+    pid_t id; /* of the keeper, which leads the group */
+    /* Read end, which every child inherits and none reads; it ends with the launcher. A byte in it
+     * asks the ranks to leave the job. */
+    int launcher_pipe;
+    int hold; /* write end, which only the launcher has */
     /* Receives one int, an errno, from each child that could not start its program. */
     int exec_read;
     int exec_write;
@@ -30,6 +32,8 @@ struct gyre_process_group {
 int gyre_process_group_create(struct gyre_process_group *group, struct gyre_trouble *trouble);
 void gyre_process_group_destroy(struct gyre_process_group *group);
 void gyre_process_group_signal(const struct gyre_process_group *group, int number);
+/* Asks all ranks of the group, also those that are started later, to leave the job. */
+void gyre_process_group_ask_to_leave(const struct gyre_process_group *group);
 
 #define GYRE_VARIABLES_MAX 32
 
@@ -71,6 +75,9 @@ struct gyre_child {
     int ranks;   /* that the child is, or whose launcher it reaches: set by the caller */
     int lost;    /* of these */
     int awaited; /* of these lost ranks, which are to be started again behind ssh */
+    bool
+        leaves; /* a launcher behind ssh, which was asked to have its ranks leave; also once gone */
+    uint64_t hurry_ns;            /* when these ranks are ended; 0: they are not, or were */
     enum gyre_child_return again; /* whether an elastic job starts it again after its end */
     uint64_t due_ns;              /* when */
     int returns;                  /* how often it was started again, the next start included */

@@ -41,41 +41,48 @@ static const int heeded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT,
 
 /* --- set-up ----------------------------------------------------------------------------------- */
 
-/* Signals that the caller ignored (nohup, a background job of a shell) stay ignored. */
+/* Signals that the caller ignored (nohup, a background job of a shell) stay ignored, but for a
+ * SIGHUP that has a meaning of its own. */
 static int open_signals(struct gyre_children *all)
 {
     struct sigaction action;
     sigset_t set;
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof heeded / sizeof *heeded; i++)
-        if (!sigaction(heeded[i], NULL, &action) && action.sa_handler != SIG_IGN)
+        if (!sigaction(heeded[i], NULL, &action) &&
+            (action.sa_handler != SIG_IGN || (all->rereads && heeded[i] == SIGHUP)))
             sigaddset(&set, heeded[i]);
+    if (all->rereads && !sigaction(SIGHUP, NULL, &action) && action.sa_handler == SIG_IGN)
+        signal(SIGHUP, SIG_DFL);
     sigprocmask(SIG_BLOCK, &set, &all->old_mask);
     signal(SIGPIPE, SIG_IGN);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-int gyre_children_create(struct gyre_children *all, int children, int launcher_lines,
+int gyre_children_create(struct gyre_children *all, const struct gyre_children_wish *wish,
                          struct gyre_trouble *trouble)
 {
-    size_t slots = SLOT_CHILDREN + (size_t)children * SLOTS_PER_CHILD + (size_t)launcher_lines;
-    *all = (struct gyre_children){.children = children,
+    const int room = wish->room, launcher_lines = wish->launcher_lines;
+    size_t slots = SLOT_CHILDREN + (size_t)room * SLOTS_PER_CHILD + (size_t)launcher_lines;
+    *all = (struct gyre_children){.children = wish->children,
+                                  .room = room,
                                   .launcher_lines = launcher_lines,
+                                  .rereads = wish->rereads,
                                   .first_failure = {.child = -1},
                                   .starved = gyre_starved_count("")};
-    gyre_open_files_allow(OPEN_FILES_PER_CHILD * (rlim_t)children + (rlim_t)launcher_lines +
+    gyre_open_files_allow(OPEN_FILES_PER_CHILD * (rlim_t)room + (rlim_t)launcher_lines +
                               OPEN_FILES_SPARE,
                           &all->group.files);
     all->signal_fd = open_signals(all);
     int status = gyre_process_group_create(&all->group, trouble);
     if (status)
         return status;
-    all->child = calloc((size_t)children, sizeof *all->child);
+    all->child = calloc((size_t)room, sizeof *all->child);
     all->launcher_line = calloc((size_t)launcher_lines + 1, sizeof *all->launcher_line);
     all->poll = calloc(slots, sizeof *all->poll);
     if (gyre_sink_init(&all->out, STDOUT_FILENO) || gyre_sink_init(&all->err, STDERR_FILENO) ||
         !all->child || !all->launcher_line || !all->poll)
-        return gyre_trouble_set(trouble, -ENOMEM, "no memory to watch %d processes", children);
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory to watch %d processes", room);
     for (int i = 0; i < launcher_lines; i++)
         all->launcher_line[i].fd = -1;
     return 0;
@@ -111,6 +118,10 @@ static void heed_signal(struct gyre_children *all, int number)
     char text[96];
     if (is_passed_on(number)) {
         gyre_children_signal(all, number);
+        return;
+    }
+    if (number == SIGHUP && all->rereads) {
+        all->reread = all->changed = true;
         return;
     }
     all->for_good = true;
@@ -238,6 +249,8 @@ static void listen_to_launcher(struct gyre_children *all, struct gyre_launcher_l
             hear_loss(all, launcher_line, &heard);
         } else if (heard.word == GYRE_WORD_BACK) {
             hear_return(all, launcher_line, &heard);
+        } else if (heard.word == GYRE_WORD_LEAVE) {
+            gyre_change_leave(all);
         } else if (is_of_lost_ranks(heard.word)) {
             gyre_again_hear(all, &heard);
         } else if (heard.word == GYRE_WORD_GONE && all->phase != GYRE_CHILDREN_PAUSES) {
@@ -309,11 +322,20 @@ static nfds_t aim(struct gyre_children *all)
     return (nfds_t)(slot - all->poll);
 }
 
+/* When something is to be done, also if nothing happens; 0: nothing is. */
+static uint64_t next_deadline_ns(const struct gyre_children *all)
+{
+    uint64_t again = gyre_again_next_ns(all), hurry = gyre_change_next_ns(all);
+    if (all->deadline_ns)
+        return all->deadline_ns;
+    return !again || (hurry && hurry < again) ? hurry : again;
+}
+
 static void wait_for_events(struct gyre_children *all)
 {
     struct timespec limit = {0}, *timeout = NULL;
     nfds_t slots = aim(all);
-    uint64_t deadline = all->deadline_ns ? all->deadline_ns : gyre_again_next_ns(all);
+    uint64_t deadline = next_deadline_ns(all);
     if (deadline) {
         uint64_t now = gyre_now_ns(), left = deadline > now ? deadline - now : 0;
         limit = (struct timespec){(time_t)(left / GYRE_SECOND), (long)(left % GYRE_SECOND)};
@@ -366,6 +388,7 @@ static void watch_turn(struct gyre_children *all)
     write_sink(all, &all->out);
     write_sink(all, &all->err);
     pass_deadline(all);
+    gyre_change_hurry(all);
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
@@ -433,13 +456,19 @@ static void take_rest(struct gyre_line_tap *tap)
     gyre_line_tap_finish(tap);
 }
 
-/* Makes place for another start of a child that has ended. */
-static void empty_place(struct gyre_children *all, int index)
+void gyre_children_clear(struct gyre_children *all, int index)
 {
     struct gyre_child *child = &all->child[index];
+    if (!child->out.sink)
+        return; /* it is new */
     take_rest(&child->err);
     take_rest(&child->out);
     gyre_child_clear(child);
+}
+
+void gyre_children_tell(struct gyre_children *all, const char *text)
+{
+    gyre_children_say(all, "", text, "");
 }
 
 void gyre_children_returned(struct gyre_children *all, int index)
@@ -465,11 +494,17 @@ void gyre_children_missed(struct gyre_children *all, int index, const char *why)
     gyre_children_lose(all, &loss, NULL);
 }
 
+/* Whether hosts are to be looked at, while any child is left. */
+static bool is_to_change(const struct gyre_children *all)
+{
+    return all->changed && (all->alive || gyre_again_waits(all));
+}
+
 /* Whether the children have not all ended for good; false also where one is to be started. */
 static bool goes_on(struct gyre_children *all)
 {
     all->due = gyre_again_due(all);
-    return all->due < 0 && (all->alive || gyre_again_waits(all));
+    return all->due < 0 && !is_to_change(all) && (all->alive || gyre_again_waits(all));
 }
 
 int gyre_children_watch(struct gyre_children *all)
@@ -480,8 +515,12 @@ int gyre_children_watch(struct gyre_children *all)
     while (goes_on(all))
         watch_turn(all);
     if (all->due >= 0) {
-        empty_place(all, all->due);
+        gyre_children_clear(all, all->due);
         return GYRE_CHILDREN_DUE;
+    }
+    if (is_to_change(all)) {
+        all->changed = false;
+        return GYRE_CHILDREN_CHANGE;
     }
     finish_children(all);
     if (all->restart == GYRE_RESTART_YES)

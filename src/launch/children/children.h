@@ -22,6 +22,7 @@
 #define GYRE_LOSS_FORMAT "lost %d %d " /* ranks, exit code; then the text */
 #define GYRE_BACK_FORMAT "back %d "    /* ranks that are started again; then the text */
 #define GYRE_WELL        "well"        /* a rank has ended well */
+#define GYRE_LEFT        "left"        /* the same, of one that was asked to leave */
 
 enum gyre_children_phase {
     GYRE_CHILDREN_RUNS,
@@ -49,7 +50,7 @@ struct gyre_restarts { /* of the whole job, or of single ranks of an elastic job
 struct gyre_elastic { /* a job that goes on without ranks that are lost */
     int least;        /* ranks that must be left; 0: the job is not elastic */
     int ranks, lost;  /* of the whole job */
-    bool returns;     /* lost ranks are started again */
+    bool returns;     /* lost ranks are started again, or hosts come and go */
     bool came;        /* one has been, here */
     int well;         /* ranks that have ended well, where `returns` */
     int awaited;      /* restarts that were granted, and whose start was not told yet */
@@ -57,6 +58,15 @@ struct gyre_elastic { /* a job that goes on without ranks that are lost */
     uint64_t calm_ns; /* when a start makes sense again, after ranks have ended well */
     int first_code;   /* of the first that was lost; 0: none was */
     char first[1280];
+};
+
+/* How a launcher behind ssh is, in a job whose hosts come and go. */
+enum gyre_host_state {
+    GYRE_HOST_RUNS,
+    GYRE_HOST_RETURNS, /* it has ended, and is started again */
+    GYRE_HOST_LEAVES,  /* its ranks were asked to leave the job */
+    GYRE_HOST_LEFT,
+    GYRE_HOST_LOST /* for good */
 };
 
 /* Is the job started again? ASKED: node 0 has not answered yet. */
@@ -67,11 +77,15 @@ struct gyre_children {
     struct gyre_sink out, err;
     struct gyre_shown shown;
     struct gyre_child *child;
-    int children, alive;
-    bool watched; /* gyre_children_watch() has been called */
-    int due;      /* the child that is to be started again */
+    int children, room, alive; /* places in use, places */
+    bool watched;              /* gyre_children_watch() has been called */
+    int due;                   /* the child that is to be started again */
     const char *program;
     bool remote;      /* the children are ssh: signals are sent as text to their standard input */
+    bool rereads;     /* SIGHUP asks for another look at the hosts, and does not end the job */
+    bool reread;      /* it has asked */
+    bool changed;     /* it has, or a host has left */
+    bool leaving;     /* the launcher above has asked the ranks to leave */
     bool tells_early; /* a launcher above waits for the report: print the report at the failure */
     struct gyre_launcher_line *launcher_line;
     int launcher_lines;
@@ -91,17 +105,25 @@ struct gyre_children {
     struct pollfd *poll;
 };
 
+struct gyre_children_wish {
+    int children, room; /* that are started at once; that there may be in all */
+    int launcher_lines;
+    bool rereads;
+};
+
 /* Returns -ENOMEM or -errno with its trouble. gyre_children_destroy() takes the set in either case
  * and kills children that still run. */
-int gyre_children_create(struct gyre_children *all, int children, int launcher_lines,
+int gyre_children_create(struct gyre_children *all, const struct gyre_children_wish *wish,
                          struct gyre_trouble *trouble);
 void gyre_children_destroy(struct gyre_children *all);
 
-#define GYRE_CHILDREN_DUE 256 /* greater than all exit codes */
+#define GYRE_CHILDREN_DUE    256 /* greater than all exit codes */
+#define GYRE_CHILDREN_CHANGE 257
 
 /* Blocks until all children have ended and their output is written. Returns the exit code, from 0
  * to 255; or GYRE_CHILDREN_DUE: the child all->due of an elastic job is to be started again. The
  * caller spawns it, says so by gyre_children_returned() or gyre_children_missed(), and calls this
+ * again. GYRE_CHILDREN_CHANGE: hosts may come or go now, by the calls below, before this is called
  * again. GYRE_RESTART_YES in all->restart then says that the launchers of all nodes have agreed to
  * start the job again, that the line about it is written, and that the pause is over. */
 int gyre_children_watch(struct gyre_children *all);
@@ -109,6 +131,25 @@ int gyre_children_watch(struct gyre_children *all);
 /* The child runs again, or cannot be started, because of `why`. */
 void gyre_children_returned(struct gyre_children *all, int index);
 void gyre_children_missed(struct gyre_children *all, int index, const char *why);
+
+/* -- hosts that come and go, where `rereads` --------------------------------------------------- */
+
+/* Whether they may: the job runs, and none of its ranks has ended well. */
+bool gyre_children_may_change(const struct gyre_children *all);
+enum gyre_host_state gyre_children_host(const struct gyre_children *all, int index);
+/* How many ranks the job has, or will have, without those that leave. */
+int gyre_children_count_staying(const struct gyre_children *all);
+/* Asks the ranks of a host that runs or returns to leave; forgets a host that is lost. After
+ * `limit_ms` they are ended. */
+void gyre_children_let_leave(struct gyre_children *all, int index, int limit_ms);
+/* The index of a new place; -1: there is no room. */
+int gyre_children_add(struct gyre_children *all);
+/* Makes place for another start of a host that is lost or has left. */
+void gyre_children_clear(struct gyre_children *all, int index);
+/* The host was started, and its child->ranks join. */
+void gyre_children_came(struct gyre_children *all, int index);
+/* Writes a line to standard error. */
+void gyre_children_tell(struct gyre_children *all, const char *text);
 
 /* The pause before a start, after so many others: 1, 2, 4 … 30 s, where the first is a second. */
 int gyre_restart_pause_ms(int first_ms, int used);

@@ -1,6 +1,7 @@
 /* The inside of this room, for its files only.
  *
  *     children.c   the entry: the loop
+ *     changes.c    hosts that come and go
  *     judge.c      what the end of a child means
  *     loss.c       ranks that an elastic job does without
  *     again.c      ranks of an elastic job that are started again
@@ -62,6 +63,10 @@ bool gyre_children_lose_launcher(struct gyre_children *all, struct gyre_launcher
 void gyre_children_regain(struct gyre_children *all, const struct gyre_lost_ranks *back,
                           const struct gyre_launcher_line *teller);
 
+/* Takes ranks that leave the job, and those of them that were lost before, out of its count, and
+ * fails the job where too few are left. */
+void gyre_children_release(struct gyre_children *all, int ranks, int lost);
+
 /* Decides whether a loss is made good by another start, where that is this launcher's to decide,
  * and has it done. `behind` gets what is to be told of it. True: it is. */
 bool gyre_again_decide(struct gyre_children *all, const struct gyre_lost_ranks *loss,
@@ -79,12 +84,28 @@ void gyre_again_await_none(struct gyre_children *all, int *awaited);
 void gyre_again_hear(struct gyre_children *all, const struct gyre_heard *heard);
 /* Notes that a rank has ended well, here or behind `teller`. */
 void gyre_again_note_well(struct gyre_children *all);
+/* Has no child started again: the ranks leave. Or looks whether nobody runs any more. */
+void gyre_again_stop(struct gyre_children *all);
+void gyre_again_look(struct gyre_children *all);
+/* Writes a word to a launcher behind ssh. */
+void gyre_again_say_behind_ssh(const struct gyre_child *ssh, const char *line);
 /* Whether a child is started again, or may be. */
 bool gyre_again_waits(const struct gyre_children *all);
 /* When the next child is started again; 0: none is yet. */
 uint64_t gyre_again_next_ns(const struct gyre_children *all);
 /* The child whose time has come; -1: none. */
 int gyre_again_due(const struct gyre_children *all);
+
+/* Notes the end of a host that was asked to leave. */
+void gyre_change_note_gone(struct gyre_children *all, int index);
+/* Notes that a rank behind a host that was asked to leave has left, or was lost on the way. */
+void gyre_change_note_left(struct gyre_children *all, struct gyre_child *child, int ranks);
+/* Has the ranks of this launcher leave: the launcher above has asked for it. */
+void gyre_change_leave(struct gyre_children *all);
+/* Ends the ranks of hosts whose time to leave is over. */
+void gyre_change_hurry(struct gyre_children *all);
+/* When the next host's time is over; 0: there is none. */
+uint64_t gyre_change_next_ns(const struct gyre_children *all);
 
 /* Decides on the status of a child that was reaped. */
 void gyre_children_judge(struct gyre_children *all, int index);

@@ -78,6 +78,10 @@ void gyre_children_judge(struct gyre_children *all, int index)
 {
     const struct gyre_child *child = &all->child[index];
     char who[sizeof child->name + 32], text[sizeof all->first_failure.text];
+    if (child->leaves && gyre_children_may_lose(all)) {
+        gyre_change_note_gone(all, index);
+        return;
+    }
     if (all->first_failure.child == index) {
         all->first_failure.child = -1;
         all->first_failure.code =
@@ -108,6 +112,10 @@ static bool hear_far_loss(struct gyre_children *all, struct gyre_child *child, c
         return false;
     loss.text = line + text;
     loss.missed = loss.ranks == 0;
+    if (child->leaves) {
+        gyre_change_note_left(all, child, loss.ranks);
+        return true;
+    }
     child->lost += loss.ranks;
     if (gyre_children_may_lose(all))
         gyre_children_lose(all, &loss, NULL);
@@ -130,10 +138,12 @@ static bool hear_far_return(struct gyre_children *all, struct gyre_child *child,
 /* Takes a line about ranks that an elastic job has lost, has again, or needs no more. */
 static bool hear_of_ranks(struct gyre_children *all, struct gyre_child *child, const char *line)
 {
-    bool well = !strcmp(line, GYRE_WELL);
+    bool well = !strcmp(line, GYRE_WELL), left = !strcmp(line, GYRE_LEFT);
     if (well)
         gyre_again_note_well(all);
-    return well || hear_far_loss(all, child, line) || hear_far_return(all, child, line);
+    if (left)
+        gyre_change_note_left(all, child, 1);
+    return well || left || hear_far_loss(all, child, line) || hear_far_return(all, child, line);
 }
 
 /* A launcher behind ssh reports while its ssh still runs. The report therefore comes before the

@@ -61,7 +61,7 @@ static enum gyre_word find_plain_word(const char *line)
     } plain[] = {{"ended", GYRE_WORD_ENDED}, {"over", GYRE_WORD_OVER},
                  {"again", GYRE_WORD_AGAIN}, {"forget", GYRE_WORD_FORGET},
                  {"well", GYRE_WORD_WELL},   {"closing", GYRE_WORD_CLOSING},
-                 {"done", GYRE_WORD_DONE}};
+                 {"leave", GYRE_WORD_LEAVE}, {"done", GYRE_WORD_DONE}};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (!strcmp(line, plain[i].text))
             return plain[i].word;

@@ -13,6 +13,7 @@
  *     back 1 2 rank 4 on b is …       of node 1, 2 ranks have been started again
  *     well                            to the leader: a rank has ended well
  *     closing                         from the leader: nobody runs any more; start none again
+ *     leave                           from the leader: your ranks are to leave the job
  *
  * Where the job may be started again, "done" is node 0's answer for all:
  *
@@ -50,6 +51,7 @@ enum gyre_word {
     GYRE_WORD_BACK,
     GYRE_WORD_WELL,
     GYRE_WORD_CLOSING,
+    GYRE_WORD_LEAVE,
     GYRE_WORD_ENDED,
     GYRE_WORD_OVER,
     GYRE_WORD_AGAIN,

@@ -38,7 +38,7 @@ static void tell_launchers(struct gyre_children *all, const struct gyre_lost_ran
 static void end_with_too_few(struct gyre_children *all, int left)
 {
     char text[sizeof all->first_failure.text], none[48] = "";
-    if (all->elastic.returns && left > 0)
+    if (all->elastic.returns && all->restarts.most && left > 0)
         snprintf(none, sizeof none, ", with no restart left");
     snprintf(text, sizeof text, "%d of %d ranks %s left, and --elastic needs %d%s; lost first: %s",
              left, all->elastic.ranks, left == 1 ? "is" : "are", all->elastic.least, none,
@@ -111,6 +111,15 @@ bool gyre_children_lose_launcher(struct gyre_children *all, struct gyre_launcher
     else if (has_too_few(all))
         end_with_too_few(all, count_left(all));
     return true;
+}
+
+void gyre_children_release(struct gyre_children *all, int ranks, int lost)
+{
+    all->elastic.ranks -= ranks;
+    all->elastic.lost -= lost;
+    gyre_again_look(all);
+    if (gyre_children_may_lose(all) && !all->tells_early && has_too_few(all))
+        end_with_too_few(all, count_left(all));
 }
 
 /* -- and back ---------------------------------------------------------------------------------- */

@@ -17,10 +17,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RANKS = 4, EVENTS_MOST = 24, NEWCOMERS_MOST = 16 };
+enum { RANKS_MOST = 4, EVENTS_MOST = 24, NEWCOMERS_MOST = 16 };
+
+static int ranks = 4; /* at the start */
 
 #define BATCH      "10"
 #define OPTIMIZER  "adam"
@@ -47,7 +50,8 @@ static void read_event(const char *line, const char *went, struct event *event)
     const char *end = strchr(line, ';');
     assert_non_null(end);
     event->n = atoi(end + 2);
-    for (const char *at = strstr(line, "lost "); at && at < end; at++)
+    const char *gone = strstr(line, "lost "), *left = strstr(line, "let go ");
+    for (const char *at = gone ? gone : left; at && at < end; at++)
         if (!strncmp(at, "rank ", 5))
             event->lost |= 1u << atoi(at + 5);
 }
@@ -63,7 +67,7 @@ static void complete_lost(struct event *event, int before)
 
 static void read_plan(char *text, struct plan *plan)
 {
-    int n = RANKS;
+    int n = ranks;
     memset(plan, 0, sizeof *plan);
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         const char *went = strstr(line, " on from step ");
@@ -190,17 +194,17 @@ static void set_number(const char *name, int value)
 /* What a launcher would set. Returns whether the process comes new. */
 static bool set_place(int index, int port)
 {
-    set_number("RANK", index % RANKS);
-    set_number("LOCAL_RANK", index % RANKS);
-    set_number("WORLD_SIZE", RANKS);
-    set_number("LOCAL_WORLD_SIZE", RANKS);
+    set_number("RANK", index % ranks);
+    set_number("LOCAL_RANK", index % ranks);
+    set_number("WORLD_SIZE", ranks);
+    set_number("LOCAL_WORLD_SIZE", ranks);
     set_number("MASTER_PORT", port);
     setenv("MASTER_ADDR", "127.0.0.1", 1);
     setenv("GYRE_JOB", "planned", 1);
     setenv("GYRE_KEY", "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", 1);
-    if (index >= RANKS)
+    if (index >= ranks)
         setenv("GYRE_JOINING", "1", 1);
-    return index >= RANKS;
+    return index >= ranks;
 }
 
 static bool waits_for_its_time(const struct shared *shared, int newcomer)
@@ -218,7 +222,7 @@ static int be_actor(int index, int port, const struct plan *plan, struct shared 
     struct gyre_trouble trouble = {0};
     struct gyre_comm *comm = NULL;
     bool comes = set_place(index, port);
-    if (comes && !waits_for_its_time(shared, index - RANKS))
+    if (comes && !waits_for_its_time(shared, index - ranks))
         return 0;
     gyre_train_options_init(&options);
     gyre_train_option_preset(&options, "wine", &trouble);
@@ -246,10 +250,10 @@ static int be_actor(int index, int port, const struct plan *plan, struct shared 
 static void run_planned(const struct plan *plan)
 {
     uint16_t port = 0;
-    int keeper = gyre_port_reserve(&port), status, processes = RANKS + plan->newcomers;
+    int keeper = gyre_port_reserve(&port), status, processes = ranks + plan->newcomers;
     struct shared *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pid_t pid[RANKS + NEWCOMERS_MOST];
+    pid_t pid[RANKS_MOST + NEWCOMERS_MOST];
     assert_true(keeper >= 0 && shared != MAP_FAILED);
     for (int i = 0; i < processes; i++)
         if ((pid[i] = fork()) == 0)
@@ -269,10 +273,10 @@ static void run_planned(const struct plan *plan)
 /* -- the run with losses ----------------------------------------------------------------------- */
 
 /* Waits for a line that was not waited for before. */
-static void wait_for_ranks(const char *ranks)
+static void wait_for_ranks(const char *line)
 {
-    rig_wait_for(&rig, ranks);
-    *strchr(strstr(rig.out_text, ranks), 'r') = 'R';
+    rig_wait_for(&rig, line);
+    *strchr(strstr(rig.out_text, line), 'r') = 'R';
 }
 
 static void kill_at_once(int one, int other)
@@ -337,18 +341,23 @@ static void stop_training(void)
     rig_wait_lifeless(&rig);
 }
 
-static void come_back(const char *layout, const char *nodes)
+static void compare_with_planned(void)
 {
     char saved[1024];
     struct plan plan;
-    start_training(layout, nodes, "wine", OPTIMIZER);
-    kill_and_wait();
-    stop_training();
     read_plan(rig.out_text, &plan);
     rig_end(&rig);
     run_planned(&plan);
     snprintf(saved, sizeof saved, "%s", saved_model(in_folder("run")));
     compare_files(saved, saved_model(in_folder("planned")));
+}
+
+static void come_back(const char *layout, const char *nodes)
+{
+    start_training(layout, nodes, "wine", OPTIMIZER);
+    kill_and_wait();
+    stop_training();
+    compare_with_planned();
 }
 
 static void killed_ranks_come_back_over_shared_memory(void **state)
@@ -361,6 +370,54 @@ static void killed_ranks_come_back_over_tcp(void **state)
 {
     (void)state;
     come_back("--simulate-nodes", "2+2");
+}
+
+/* A stand-in for ssh, which runs on this machine what it is told. */
+static void stand_in_for_ssh(void)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s", in_folder("ssh"));
+    write_lines(path, "#!/bin/sh\nexec sh -c \"$2\"\n");
+    assert_int_equal(chmod(path, 0700), 0);
+    setenv("GYRE_SSH", path, 1);
+}
+
+static void change_hosts(const char *hosts, const char *lines)
+{
+    write_lines(hosts, lines);
+    rig_signal(&rig, SIGHUP);
+}
+
+/* Another machine comes, that of rank 0 goes, and a third comes: nobody is lost. */
+static void hosts_come_and_go(void **state)
+{
+    char saved[512], metrics[512], hosts[512];
+    (void)state;
+    clean();
+    stand_in_for_ssh();
+    snprintf(saved, sizeof saved, "%s", in_folder("run"));
+    snprintf(metrics, sizeof metrics, "%s", in_folder("run.jsonl"));
+    snprintf(hosts, sizeof hosts, "%s", in_folder("hosts"));
+    write_lines(hosts, "a:2\n");
+    ranks = 2;
+    setenv("GYRE_REPRODUCIBLE", "1", 1);
+    rig_start(&rig, WORDS("--hosts-file", hosts, "--master-addr", "127.0.0.1", "--elastic", "1:4",
+                          rig_tool(), "train", "--preset", "wine", "--elastic", "1", "--epochs",
+                          MANY_TIMES, "--batch", BATCH, "--optimizer", OPTIMIZER, "--tail", "once",
+                          "--test", "none", "--save", saved, "--save-every", MANY_TIMES, "--quiet",
+                          "--metrics", metrics));
+    wait_for_steps(metrics);
+    change_hosts(hosts, "a:2\nb:2\n");
+    wait_for_ranks("4 ranks go on from step");
+    change_hosts(hosts, "b:2\n");
+    rig_wait_for(&rig, "gyre run: ssh to a is over, its ranks have left; 2 ranks go on");
+    wait_for_ranks("2 ranks go on from step");
+    change_hosts(hosts, "b:2\nc:2\n");
+    wait_for_ranks("4 ranks go on from step");
+    stop_training();
+    assert_false(rig_has(rig.out_text, "lost") || rig_has(rig.err_text, "lost"));
+    compare_with_planned();
+    ranks = 4;
 }
 
 /* Running means, too, are handed over; the digests are compared by all. */
@@ -380,6 +437,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_ranks_come_back_over_shared_memory),
         cmocka_unit_test(killed_ranks_come_back_over_tcp),
+        cmocka_unit_test(hosts_come_and_go),
         cmocka_unit_test(a_model_with_running_means_is_handed_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
