@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NAMES = 96, PLANS = 32, STACK = 16 };
+enum { NAMES = 128, PLANS = 32, STACK = 16 };
 
 struct named {
     char name[48];
@@ -67,6 +67,7 @@ static const struct {
     error(CUDA_ERROR_NOT_SUPPORTED),
     error(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
     error(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
+    error(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED),
     error(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT),
     error(CUDA_ERROR_UNKNOWN),
 #undef error
@@ -137,6 +138,9 @@ static void settle(void)
         .peers = number_from("FAKECUDA_PEERS", 1) != 0,
         .words = number_from("FAKECUDA_WORDS", 1) != 0,
         .wrong = (unsigned)number_from("FAKECUDA_WRONG", 0),
+        .depth = (unsigned)number_from("FAKECUDA_DEPTH", 1024),
+        .engines = number_from("FAKECUDA_ENGINES", 0) != 0,
+        .waits = number_from("FAKECUDA_WAITS", 0) != 0,
         .one_channel = number_from("FAKECUDA_CHANNELS", 0) == 1,
         .salt = number_from("FAKECUDA_UUID_SALT", 0),
     };

@@ -216,6 +216,12 @@ CUresult fake_leave(const struct fake_place *place)
     return freed ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
+bool fake_is_device_memory(uint64_t address)
+{
+    const struct range *range = range_at(address);
+    return range && range->memory;
+}
+
 bool fake_is_foreign(const struct fake_place *place, int device)
 {
     return place->memory && place->memory->home != device;
@@ -441,6 +447,8 @@ CUresult cuMemUnmap(CUdeviceptr base, size_t length)
     struct range *range = reserved(base, length);
     if (!status && (!range || !range->memory))
         status = CUDA_ERROR_INVALID_VALUE;
+    if (!status)
+        fake_linger();
     if (!status) {
         drop_memory(range->memory);
         hide(range);
@@ -576,5 +584,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *base, CUipcMemHandle handle, unsigned i
 CUresult cuIpcCloseMemHandle(CUdeviceptr base)
 {
     CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    if (!status)
+        fake_linger();
     return fake_end(status ? status : remove_whole(base, OPENED));
 }

@@ -27,10 +27,11 @@ enum fake_need {
 /* A device, and its only context. */
 struct CUctx_st {
     int device;
-    bool retained; /* once true, the device's thread runs */
-    CUresult lost; /* 0, or what all calls return from now on */
-    uint64_t used; /* bytes */
-    uint64_t dice; /* state of the random numbers */
+    bool retained;            /* once true, the device's thread runs */
+    CUresult lost;            /* 0, or what all calls return from now on */
+    uint64_t used;            /* bytes */
+    uint64_t dice;            /* state of the random numbers */
+    struct CUstream_st *full; /* a thread waits for room there, in the driver; all others wait */
     struct CUstream_st *streams;
     pthread_cond_t work;
 };
@@ -40,7 +41,8 @@ struct fake_settings {
     uint64_t memory, seed;
     unsigned delay_us;
     bool export, peers, one_channel, words;
-    unsigned wrong;
+    bool engines, waits;
+    unsigned wrong, depth;
     uint64_t salt, shift;
 };
 
@@ -77,6 +79,7 @@ struct fake_place {
  * there. To leave tells whether the application has freed it meanwhile, which is as bad. */
 CUresult fake_visit(int device, uint64_t address, uint64_t length, struct fake_place *place);
 CUresult fake_leave(const struct fake_place *place);
+bool fake_is_device_memory(uint64_t address);
 bool fake_is_foreign(const struct fake_place *place, int device); /* another device's memory */
 void fake_open_memory(void); /* kernels may use plain addresses; nests */
 void fake_close_memory(void);
@@ -84,6 +87,9 @@ void fake_close_memory(void);
 /* A call that waits for everything that was put on the current device before it, as a driver may.
  * If that does not end, the process does, with a message. */
 void fake_synchronise(const char *name);
+
+/* The same of a call that a driver may delay for ever, and which says nothing. */
+void fake_linger(void);
 
 /* Whether a stream waits, or will, for a word there. */
 bool fake_awaited(const void *memory, uint64_t length);

@@ -56,6 +56,8 @@ static const struct {
     entry(cuStreamSynchronize)
     entry(cuStreamWaitEvent)
     entry(cuStreamWaitValue64)
+    entry(cuStreamWriteValue64)
+    entry(cuStreamBatchMemOp)
     entry(cuStreamIsCapturing)
     entry(cuStreamGetCtx)
     entry(cuThreadExchangeStreamCaptureMode)

@@ -34,6 +34,7 @@ static CUresult create(CUstream *stream, unsigned int flags, int priority)
 {
     if (!(flags & CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE; /* it would wait for the default stream */
+    fake_linger();
     *stream = add(priority);
     fake_counts.streams++;
     return CUDA_SUCCESS;
@@ -115,6 +116,48 @@ CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr word, cuuint64_t value
                     !fake_locked(word, sizeof value)))
         status = CUDA_ERROR_INVALID_VALUE;
     return fake_end(status || fake_skips("cuStreamWaitValue64") ? status : fake_post(stream, &job));
+}
+
+static CUresult post_word(CUstream stream, enum job_kind kind, CUdeviceptr word, cuuint64_t value)
+{
+    struct job job = {.kind = kind, .to = word, .number = value};
+    if (word % sizeof value || !fake_locked(word, sizeof value))
+        return CUDA_ERROR_INVALID_VALUE;
+    return fake_post(stream, &job);
+}
+
+CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr word, cuuint64_t value,
+                              unsigned int flags)
+{
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    stream = fake_named(stream);
+    if (!status && flags != CU_STREAM_WRITE_VALUE_DEFAULT)
+        status = CUDA_ERROR_INVALID_VALUE; /* what was written before need not be seen before */
+    return fake_end(status || fake_skips("cuStreamWriteValue64")
+                        ? status
+                        : post_word(stream, WRITE, word, value));
+}
+
+/* All of them in their order. */
+CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count,
+                            CUstreamBatchMemOpParams *operations, unsigned int flags)
+{
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    stream = fake_named(stream);
+    if (!status && (flags || !count || count > 256))
+        status = CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count && !status; i++)
+        if (operations[i].operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 &&
+            operations[i].waitValue.flags == CU_STREAM_WAIT_VALUE_GEQ)
+            status = post_word(stream, VALUE, operations[i].waitValue.address,
+                               operations[i].waitValue.value64);
+        else if (operations[i].operation == CU_STREAM_MEM_OP_WRITE_VALUE_64 &&
+                 operations[i].writeValue.flags == CU_STREAM_WRITE_VALUE_DEFAULT)
+            status = post_word(stream, WRITE, operations[i].writeValue.address,
+                               operations[i].writeValue.value64);
+        else
+            status = CUDA_ERROR_INVALID_VALUE;
+    return fake_end(status);
 }
 
 static bool captures(int device)

@@ -17,11 +17,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_NS = 30000, PATIENCE_S = 8 };
+enum { LOOK_NS = 30000, PATIENCE_S = 8, STAGED_BYTES = 64 << 10 };
 
 CUevent fake_events;
 
 static uint64_t turns;
+static int blocked; /* threads that the driver keeps */
 
 /* -- posting ----------------------------------------------------------------------------------- */
 
@@ -34,25 +35,121 @@ bool fake_alive(CUstream stream)
     return false;
 }
 
-/* Puts a copy of *job behind what is on the stream. */
+static struct job *copy_of(const struct job *job)
+{
+    struct job *copy = malloc(sizeof *copy);
+    *copy = *job;
+    for (int i = 0; i < ARGUMENTS; i++) /* they point into it */
+        if (job->argument[i])
+            copy->argument[i] = copy->bytes + ((char *)job->argument[i] - job->bytes);
+    copy->next = NULL;
+    return copy;
+}
+
+static enum engine engine_of(const struct job *job)
+{
+    bool into = fake_is_device_memory(job->to), out_of = fake_is_device_memory(job->from);
+    if (job->kind != COPY || !fake_settings.engines)
+        return NO_ENGINE;
+    if (into != out_of)
+        return into ? TO_DEVICE : FROM_DEVICE;
+    return job->between && job->into != job->out_of ? BETWEEN_DEVICES : NO_ENGINE;
+}
+
+/* Waits until something has ended, in a call that a driver may delay as long. */
+static void stay(void)
+{
+    blocked++;
+    pthread_cond_wait(&fake_done, &fake_lock);
+    blocked--;
+}
+
+int fakecuda_blocked(void)
+{
+    pthread_mutex_lock(&fake_lock);
+    int count = blocked;
+    pthread_mutex_unlock(&fake_lock);
+    return count;
+}
+
+/* Waits for room on the stream. The driver holds what every other post to the device needs. */
+static void await_room(CUstream stream)
+{
+    struct CUctx_st *device = &fake_device[stream->device];
+    unsigned depth = fake_settings.depth;
+    while (device->full && !device->lost)
+        stay();
+    while (depth && stream->queued >= depth && !device->lost) {
+        device->full = stream;
+        stay();
+    }
+    if (device->full) {
+        device->full = NULL;
+        pthread_cond_broadcast(&fake_done);
+    }
+}
+
+/* A driver waits for the end of a copy to host memory that is not locked, and of one from there
+ * that is more than it stages. */
+static bool blocks(const struct job *job)
+{
+    bool back = fake_is_device_memory(job->from);
+    uint64_t host = back ? job->to : job->from;
+    if (job->kind != COPY || !fake_settings.waits || fake_is_device_memory(host) ||
+        fake_locked(host, job->length))
+        return false;
+    return back || job->length > STAGED_BYTES;
+}
+
+static void await_job(CUstream stream, uint64_t turn)
+{
+    const struct CUctx_st *device = &fake_device[stream->device];
+    while (
+        fake_alive(stream) && !fake_held && !device->lost &&
+        ((stream->first && stream->first->turn <= turn) || (stream->busy && stream->turn <= turn)))
+        stay();
+}
+
+/* -- graphs ------------------------------------------------------------------------------------ */
+
+/* Of one stream alone: events would join others. */
+CUresult fake_record(CUgraph graph, const struct job *job)
+{
+    if (job->kind == RECORD || job->kind == WAIT)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    struct job *kept = copy_of(job);
+    *graph->last = kept;
+    graph->last = &kept->next;
+    return CUDA_SUCCESS;
+}
+
+static CUresult record_captured(CUstream stream, const struct job *job)
+{
+    if (stream->graph)
+        return fake_record(stream->graph, job);
+    return job->kind == KERNEL ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
 CUresult fake_post(CUstream stream, const struct job *job)
 {
     if (!fake_alive(stream))
         return CUDA_ERROR_INVALID_HANDLE; /* the default stream too */
-    if (stream->captured) /* there are no graphs: what would go into one is done with */
-        return job->kind == KERNEL ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    struct job *queued = malloc(sizeof *queued);
-    *queued = *job;
-    queued->turn = ++turns;
-    for (int i = 0; i < ARGUMENTS; i++) /* they point into it */
-        if (job->argument[i])
-            queued->argument[i] = queued->bytes + ((char *)job->argument[i] - job->bytes);
-    queued->next = NULL;
+    if (stream->captured)
+        return record_captured(stream, job);
+    await_room(stream);
+    if (fake_device[stream->device].lost)
+        return fake_device[stream->device].lost;
+    struct job *queued = copy_of(job);
+    uint64_t turn = queued->turn = ++turns;
+    queued->engine = engine_of(job);
     if (queued->event)
         queued->event->references++;
     *stream->last = queued;
     stream->last = &queued->next;
+    stream->queued++;
     pthread_cond_signal(&fake_device[stream->device].work);
+    if (blocks(job))
+        await_job(stream, turn);
     return CUDA_SUCCESS;
 }
 
@@ -125,6 +222,16 @@ static CUresult kernel(struct job *job)
     return CUDA_SUCCESS;
 }
 
+static CUresult write_word(const struct job *job)
+{
+    pthread_mutex_lock(&fake_lock);
+    bool there = fake_locked(job->to, sizeof(uint64_t));
+    if (there)
+        atomic_store((_Atomic uint64_t *)(uintptr_t)job->to, job->number);
+    pthread_mutex_unlock(&fake_lock);
+    return there ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
 static CUresult run(int device, struct job *job, unsigned delay_us)
 {
     if (delay_us)
@@ -138,6 +245,8 @@ static CUresult run(int device, struct job *job, unsigned delay_us)
         return kernel(job);
     case VALUE:
         return job->to ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+    case WRITE:
+        return write_word(job);
     default:
         return CUDA_SUCCESS;
     }
@@ -174,9 +283,20 @@ static bool kept_up(const struct CUstream_st *stream)
     return false;
 }
 
+/* Behind a copy of the same engine that was posted before, on whatever stream. */
+static bool awaits_engine(const struct CUstream_st *stream)
+{
+    const struct job *first = stream->first;
+    for (CUstream s = fake_device[stream->device].streams; s && first->engine; s = s->next)
+        for (const struct job *job = s->first; job && job->turn < first->turn; job = job->next)
+            if (job->engine == first->engine)
+                return true;
+    return false;
+}
+
 static bool ready(const struct CUstream_st *stream)
 {
-    return stream->first && !kept_up(stream) && !stands(stream->first);
+    return stream->first && !kept_up(stream) && !stands(stream->first) && !awaits_engine(stream);
 }
 
 static struct CUstream_st *choose(struct CUctx_st *device)
@@ -197,6 +317,7 @@ static struct job *take_first(struct CUstream_st *stream)
 {
     struct job *job = stream->first;
     stream->first = job->next;
+    stream->queued--;
     if (!stream->first)
         stream->last = &stream->first;
     return job;
@@ -330,6 +451,15 @@ void fake_synchronise(const char *name)
                     name);
             abort();
         }
+}
+
+void fake_linger(void)
+{
+    struct CUctx_st *device = fake_current();
+    uint64_t turn = turns;
+    while (device && fake_settings.waits && !idle_since(device, turn) && !device->lost &&
+           !fake_held)
+        stay();
 }
 
 bool fake_awaited(const void *memory, uint64_t length)

@@ -6,10 +6,15 @@
 
 enum { ARGUMENTS = 8, ARGUMENT_BYTES = 4096 };
 
-enum job_kind { COPY, SET, KERNEL, RECORD, WAIT, VALUE };
+/* VALUE waits for a word, WRITE writes one. */
+enum job_kind { COPY, SET, KERNEL, RECORD, WAIT, VALUE, WRITE };
+
+/* What carries a copy. Copies inside a device need none. */
+enum engine { NO_ENGINE, TO_DEVICE, FROM_DEVICE, BETWEEN_DEVICES };
 
 struct job {
     enum job_kind kind;
+    enum engine engine;
     struct job *next;
     uint64_t to, from, length, number;
     bool between;     /* a copy that names both devices */
@@ -30,7 +35,18 @@ struct CUstream_st {
     bool spoiled;  /* what is captured: a call that may be unsafe was made meanwhile */
     uint64_t turn; /* of what it is busy with */
     struct job *first, **last;
+    unsigned queued; /* jobs */
+    CUgraph graph;   /* what is captured is recorded there; NULL: dropped */
     struct CUstream_st *next;
+};
+
+/* A graph: jobs in the order of one stream. */
+struct CUgraph_st {
+    struct job *first, **last;
+};
+
+struct CUgraphExec_st {
+    CUgraph graph; /* its own copy */
 };
 
 struct CUevent_st {
@@ -43,7 +59,9 @@ struct CUevent_st {
 /* All with the lock held. */
 bool fake_alive(CUstream stream);
 CUstream fake_named(CUstream stream); /* the default stream that a name stands for */
-CUresult fake_post(CUstream stream, const struct job *job); /* a copy, behind what is there */
+/* Puts a copy of the job behind what is on the stream; waits where the driver would. */
+CUresult fake_post(CUstream stream, const struct job *job);
+CUresult fake_record(CUgraph graph, const struct job *job); /* the same into a graph */
 void fake_drop_event(CUevent event);                        /* one reference */
 void fake_remove_ended(struct CUctx_st *device);            /* destroyed streams that are empty */
 extern CUevent fake_events; /* so that one which nobody destroys is no leak of the stand-in */

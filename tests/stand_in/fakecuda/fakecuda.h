@@ -22,6 +22,13 @@
  *     FAKECUDA_WRONG=1           what a device copies from another's memory comes out wrong,
  *                                without an error; 2: what it copies to such memory; 3: both; 0
  *     FAKECUDA_WORDS=0           streams cannot wait for words of the host's
+ *     FAKECUDA_DEPTH=1024        pieces of work that a stream takes; who posts one more waits, in
+ *                                the driver, where no other thread posts to that device; 1024
+ *     FAKECUDA_ENGINES=1         one engine makes all copies of a direction, in the order in which
+ *                                they were posted, on whatever streams; 0
+ *     FAKECUDA_WAITS=1           to make a stream, to unmap memory and to close a handle wait for
+ *                                all that the device has to do, and copies of host memory that is
+ *                                not locked wait for themselves; 0
  *     FAKECUDA_CHANNELS=1        streams of one priority share a queue of the hardware: one that
  *                                waits for a word or an event keeps up what is posted to the
  *                                others later; 0
@@ -75,6 +82,9 @@ int fakecuda_calls(const char *name); /* how often it was called */
  * and do, or wait for, nothing: a planted fault. */
 void fakecuda_skip(const char *name, bool skip);
 
+/* Threads that are inside a call which a driver may delay: for room, or for the device's work. */
+int fakecuda_blocked(void);
+
 void fakecuda_seed(uint64_t seed);
 void fakecuda_hold(bool hold);        /* devices take no work until it is false again */
 void fakecuda_wait(void);             /* until all streams are empty */
@@ -86,7 +96,8 @@ void fakecuda_one_channel(bool one);  /* as FAKECUDA_CHANNELS */
 void fakecuda_shift(uint64_t bytes);  /* devices see locked host memory that much further on */
 
 /* The stream is being captured into a graph, or is not any more; it takes no work meanwhile but
- * kernels, which would be the graph's and are not run. */
+ * kernels, which would be the graph's and are not run. cuStreamBeginCapture() keeps what is
+ * captured, of that stream alone, and graphs replay it. */
 void fakecuda_capture(CUstream stream, bool capture);
 bool fakecuda_spoiled(CUstream stream); /* a call that a capture does not bear came meanwhile */
 
