@@ -71,6 +71,13 @@ typedef uint64_t gyre_device_word;
 typedef _Atomic uint64_t gyre_device_word;
 #endif
 
+/* What a stream does with a word: it writes the value, or waits until the word is at least that. */
+struct gyre_stream_word {
+    gyre_device_word *word;
+    uint64_t value;
+    bool writes;
+};
+
 struct gyre_device_queue; /* of one device; opaque */
 
 struct gyre_device {
@@ -192,11 +199,31 @@ struct gyre_device {
     int (*hold)(struct gyre_device_queue *queue, void *foreign, const gyre_device_word *word,
                 uint64_t value, struct gyre_trouble *trouble);
 
+    /* Checks that operations can be put into the order of the caller's stream: GYRE_INVALID: a
+     * stream of another device; GYRE_UNSUPPORTED: its device cannot wait for words. *captured tells
+     * whether the stream is being captured into a graph. NULL for the host. */
+    int (*check_stream)(struct gyre_device_queue *queue, void *foreign, bool *captured,
+                        struct gyre_trouble *trouble);
+
+    /* Puts a copy, or words in their order, on the caller's stream itself. Words lie in pinned
+     * memory. A word is written when all that is before it on the stream can be seen. Host memory
+     * of a copy is pinned, or the call waits for the copy. Nothing is reported. Checks nothing that
+     * check_stream() does. NULL for the host. */
+    int (*copy_on)(struct gyre_device_queue *queue, void *foreign, void *to, const void *from,
+                   uint64_t length, struct gyre_trouble *trouble);
+    int (*words_on)(struct gyre_device_queue *queue, void *foreign,
+                    const struct gyre_stream_word *word, uint32_t words,
+                    struct gyre_trouble *trouble);
+
     /* Puts a fold on the caller's stream itself, which may be one that is being captured. Does not
      * block, and nothing is reported. Buffers are borrowed until the stream has passed the fold.
      * GYRE_INVALID: a stream of another device. NULL for the host. */
     int (*fold_on)(struct gyre_device_queue *queue, void *foreign, gyre_fold fold,
                    const struct gyre_fold_task *task, struct gyre_trouble *trouble);
+
+    /* Whether the device still serves this queue, with nothing posted, too: 0, or the status with
+     * which the queue is dead. NULL for the host. */
+    int (*serves)(struct gyre_device_queue *queue);
 
     /* Writes finished tokens, at most `max`, and returns their number; or a negative status, after
      * which the queue is dead. */

@@ -12,6 +12,7 @@
 #include "collectives/comm/results.h"
 #include "collectives/mapped/exchange.h"
 #include "collectives/mapped/push_device.h"
+#include "collectives/staging/pinned.h"
 
 #include <string.h>
 
@@ -310,18 +311,32 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_request *request, 
 
 /* -- streams ----------------------------------------------------------------------------------- */
 
-/* Runs an operation of one rank alone in a stream's order. No peer is waited for: the host waits
- * for the stream. */
+/* Refuses a stream that is being captured: an operation needs the host each time it runs. */
+static int check_stream(struct gyre_comm *comm, void *stream)
+{
+    bool captured = false;
+    int status = gyre_fold_queue_check_stream(&comm->progress->fold_queue, stream, &captured,
+                                              gyre_thread_trouble());
+    if (!status && captured)
+        status = gyre_trouble_set(gyre_thread_trouble(), GYRE_UNSUPPORTED,
+                                  "the caller's stream is being captured into a CUDA graph: an "
+                                  "operation is no part of one, start it outside the capture");
+    if (!status)
+        gyre_pinned_open(&comm->progress->fold_queue);
+    return status;
+}
+
+/* Runs an operation of one rank alone in a stream's order: there is one block, and the stream
+ * copies it. */
 static int run_alone_on(struct gyre_comm *comm, const struct gyre_request *request, void *stream)
 {
-    uint64_t stream_mark;
-    int status = gyre_fold_queue_mark(&comm->progress->fold_queue, stream, &stream_mark,
-                                      gyre_thread_trouble());
-    while (!status && !gyre_fold_queue_mark_reached(&comm->progress->fold_queue, stream_mark))
-        status = gyre_fold_queue_poll(&comm->progress->fold_queue)
-                     ? comm->progress->fold_queue.status
-                     : 0;
-    return status ? status : run_alone(comm, request);
+    const struct gyre_request_buffer *input = &request->input;
+    uint8_t *to = (uint8_t *)request->output.address + gyre_shape_displacement(&request->shape, 0);
+    int status = check_stream(comm, stream);
+    return status || !input->bytes || input->address == to
+               ? status
+               : gyre_fold_queue_copy_on(&comm->progress->fold_queue, stream, to, input->address,
+                                         input->bytes, gyre_thread_trouble());
 }
 
 /* Starts an operation in a stream's order. */
@@ -329,20 +344,15 @@ static int begin_on(struct gyre_comm *comm, const struct gyre_request *request, 
 {
     struct gyre_plan *plan;
     struct gyre_operation *op;
-    uint64_t stream_mark;
-    struct gyre_trouble *trouble = gyre_thread_trouble();
     int status = find_plan(comm, &request->shape, &plan);
     if (!status)
-        status = gyre_stream_wait_open(comm->progress->fold_queue.device,
-                                       comm->progress->fold_queue.index, trouble);
-    if (!status)
-        status = gyre_fold_queue_mark(&comm->progress->fold_queue, stream, &stream_mark, trouble);
+        status = check_stream(comm, stream);
     if (!status)
         status =
             gyre_comm_start_plan(comm, plan, request->input.address, request->output.address, &op);
     if (status)
         return status;
-    status = gyre_engine_bind_stream(comm->engine, op, stream_mark, stream, trouble);
+    status = gyre_engine_bind_stream(comm->engine, op, stream, gyre_thread_trouble());
     if (status) { /* peers count on the operation: it runs to its end */
         gyre_comm_drive(comm, op);
         gyre_engine_release(comm->engine, op);

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "collectives/messages/point_to_point.h"
 #include "collectives/messages/token.h"
+#include "collectives/staging/stream_wait.h"
 
 #include <errno.h>
 
@@ -149,8 +150,8 @@ static bool asks_links(struct gyre_progress_engine *progress, bool moved)
 
 bool gyre_progress_poll(struct gyre_progress_engine *progress)
 {
-    bool moved =
-        gyre_fold_queue_busy(&progress->fold_queue) && gyre_fold_queue_poll(&progress->fold_queue);
+    bool moved = (gyre_fold_queue_busy(&progress->fold_queue) || gyre_stream_wait_any()) &&
+                 gyre_fold_queue_poll(&progress->fold_queue);
     moved |= run_busy(progress);
     if (asks_links(progress, moved) && take_completions(progress)) {
         gyre_domain_tell_standing(progress->domain);
@@ -182,7 +183,8 @@ int gyre_progress_idle_turn(struct gyre_progress_engine *progress, struct gyre_i
         gyre_activity_note_thread(gyre_domain_activity(progress->domain));
     }
     idle->aside = progress->helping;
-    if (gyre_fold_queue_busy(&progress->fold_queue) || gyre_domain_is_copying(progress->domain)) {
+    if (gyre_fold_queue_busy(&progress->fold_queue) || gyre_stream_wait_any() ||
+        gyre_domain_is_copying(progress->domain)) {
         uint64_t nap = gyre_now_ns() + DEVICE_NAP;
         deadline = deadline < nap ? deadline : nap;
     }

@@ -99,7 +99,7 @@ static bool run_mirrors(struct gyre_engine *engine)
                           false, &fold_queue->trouble);
     for (uint32_t i = 0; i < engine->orders && !engine->fault.status;) {
         struct gyre_operation *op = engine->order[i];
-        if (op->mirror && gyre_engine_due(engine, op))
+        if (op->mirror && gyre_engine_due(op))
             moved |= op->giving ? give_back(engine, op) : gyre_mirror_run(op->mirror);
         i += i < engine->orders && engine->order[i] == op;
     }
@@ -113,7 +113,7 @@ static struct gyre_operation *next_mapped(const struct gyre_engine *engine)
         struct gyre_operation *op = engine->order[i];
         bool mapped = op->plan->form == GYRE_FORM_EXCHANGE || op->plan->form == GYRE_FORM_PUSH;
         if (mapped && !op->giving)
-            return gyre_engine_due(engine, op) ? op : NULL;
+            return gyre_engine_due(op) ? op : NULL;
     }
     return NULL;
 }

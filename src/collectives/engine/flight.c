@@ -44,15 +44,12 @@ struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre
     return op;
 }
 
-int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op,
-                            uint64_t stream_mark, void *stream, struct gyre_trouble *trouble)
+int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op, void *stream,
+                            struct gyre_trouble *trouble)
 {
-    op->stream_mark = stream_mark;
-    int status = gyre_stream_wait_take(&op->stream_wait, trouble);
-    if (!status)
-        status = gyre_fold_queue_stream_wait(engine->mirrors.fold_queue, stream,
-                                             op->stream_wait.word, op->stream_wait.value, trouble);
-    op->held = status == 0;
+    int status = gyre_mirror_post_on(op->mirror, engine->mirrors.fold_queue, stream,
+                                     &op->stream_wait, trouble);
+    op->held = op->awaits_stream = status == 0;
     if (status)
         gyre_stream_wait_give(&op->stream_wait);
     return status;

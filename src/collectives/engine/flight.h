@@ -88,12 +88,10 @@ static inline bool gyre_engine_idle(const struct gyre_engine *engine)
     return engine->orders == 0;
 }
 
-/* Whether the stream has come to the operation's mark. */
-static inline bool gyre_engine_due(const struct gyre_engine *engine,
-                                   const struct gyre_operation *op)
+/* Whether the stream has come with the operation's first bytes. */
+static inline bool gyre_engine_due(const struct gyre_operation *op)
 {
-    return !op->stream_mark ||
-           gyre_fold_queue_mark_reached(engine->mirrors.fold_queue, op->stream_mark);
+    return !op->awaits_stream || gyre_stream_wait_steps(&op->stream_wait);
 }
 
 /* Whether another operation can be started. Operations that have ended count until they are
@@ -105,10 +103,11 @@ bool gyre_engine_has_room(const struct gyre_engine *engine);
 struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre_plan *plan,
                                          const void *input, void *output);
 
-/* Ties the operation that was just started to a stream: the operation waits for the mark, and the
- * stream waits for the operation's end. Where this fails the operation is one like any other. */
-int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op,
-                            uint64_t stream_mark, void *stream, struct gyre_trouble *trouble);
+/* Ties the operation that was just started to a stream: the operation waits for what is on the
+ * stream now, and what is put there later waits for the operation's end. Where this fails the
+ * operation is one like any other. */
+int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op, void *stream,
+                            struct gyre_trouble *trouble);
 
 /* Ends an operation whose work is done. One with a host mirror ends when its OUTPUT has been copied
  * back. */

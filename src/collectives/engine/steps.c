@@ -108,7 +108,7 @@ static void begin_round(struct gyre_lane *lane)
 /* Whether there is another slice whose INPUT the lane can read. */
 static bool has_slice(const struct gyre_engine *engine, const struct gyre_operation *op)
 {
-    return op->next_slice < op->plan->slices && gyre_engine_due(engine, op) &&
+    return op->next_slice < op->plan->slices && gyre_engine_due(op) &&
            (!op->mirror || gyre_mirror_ready(op->mirror, op->next_slice));
 }
 

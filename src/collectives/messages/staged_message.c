@@ -66,7 +66,7 @@ static uint64_t least_bytes(uint64_t a, uint64_t b)
 static void free_staged(const struct gyre_message_route *route,
                         struct gyre_staged_message *staged_message)
 {
-    gyre_pinned_drop(route->fold_queue, &staged_message->pinned);
+    gyre_pinned_drop(route->fold_queue, &staged_message->pinned, true);
     free(staged_message);
 }
 
@@ -99,7 +99,7 @@ static int make_slot_memory(const struct gyre_message_route *route,
         gyre_pinned_lock(fold_queue, &staged_message->pinned);
         return 0;
     }
-    gyre_pinned_drop(fold_queue, &staged_message->pinned);
+    gyre_pinned_drop(fold_queue, &staged_message->pinned, true);
     status = gyre_pinned_make(fold_queue, bytes, &staged_message->pinned);
     return status ? gyre_trouble_set(trouble, status, "no memory for pieces of a message") : 0;
 }

@@ -1,9 +1,10 @@
-/* Work on one device, marks behind the caller's streams, and what memory is whose. */
+/* Work on one device, work on the caller's streams, and what memory is whose. */
 #include "collectives/staging/fold_queue.h"
 
 #include "base/clock.h"
 #include "base/copy.h"
 #include "collectives/kernels/reduce_cuda.h"
+#include "collectives/staging/stream_wait.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -11,6 +12,7 @@
 #define NEVER     UINT64_MAX           /* ticket of what could not be posted */
 #define SETTLE_NS UINT64_C(2000000000) /* that work of a failed job is waited for */
 #define MOMENT_NS UINT64_C(1000000)
+#define LOOK_NS   UINT64_C(10000000) /* between questions whether the device serves */
 
 _Static_assert(GYRE_FOLD_QUEUE_HOST_ADDRESSES == 1 << (64 - 58), "what home_of() counts to");
 
@@ -19,7 +21,7 @@ void gyre_fold_queue_init(struct gyre_fold_queue *fold_queue, int index)
     fold_queue->device = index < 0 ? NULL : gyre_device_of(GYRE_MEMORY_CUDA);
     fold_queue->unused = index < 0 ? gyre_device_of(GYRE_MEMORY_CUDA) : NULL;
     fold_queue->index = fold_queue->device ? index : -1;
-    fold_queue->work.device = fold_queue->marks.device = fold_queue->device;
+    fold_queue->work.device = fold_queue->device;
     fold_queue->work.posted = fold_queue->work.finished = 1;
 }
 
@@ -59,18 +61,15 @@ bool gyre_fold_queue_looks_foreign(struct gyre_fold_queue *fold_queue, const voi
 void gyre_fold_queue_deinit(struct gyre_fold_queue *fold_queue)
 {
     gyre_tickets_close(&fold_queue->work);
-    gyre_tickets_close(&fold_queue->marks);
 }
 
-/* The kernels first: loading them may wait for streams, and without queues none is held yet. */
-static int open_queues(struct gyre_fold_queue *fold_queue, struct gyre_trouble *trouble)
+/* The kernels first: loading them may wait for streams, and without a queue none is held yet. */
+static int open_queue(struct gyre_fold_queue *fold_queue, struct gyre_trouble *trouble)
 {
     const struct gyre_device *device = fold_queue->device;
     int status = device->prepare(fold_queue->index, gyre_reduce_cuda_load, trouble);
-    if (!status && !fold_queue->work.queue)
-        status = device->queue_create(fold_queue->index, &fold_queue->work.queue, trouble);
     if (!status)
-        status = device->waiter_create(fold_queue->index, &fold_queue->marks.queue, trouble);
+        status = device->queue_create(fold_queue->index, &fold_queue->work.queue, trouble);
     return status;
 }
 
@@ -78,29 +77,30 @@ int gyre_fold_queue_open(struct gyre_fold_queue *fold_queue, struct gyre_trouble
 {
     if (fold_queue->status)
         return gyre_trouble_set(trouble, fold_queue->status, "%s", fold_queue->trouble.text);
-    return fold_queue->marks.queue ? 0 : open_queues(fold_queue, trouble);
+    return fold_queue->work.queue ? 0 : open_queue(fold_queue, trouble);
 }
 
-int gyre_fold_queue_mark(struct gyre_fold_queue *fold_queue, void *stream, uint64_t *stream_mark,
-                         struct gyre_trouble *trouble)
+int gyre_fold_queue_check_stream(struct gyre_fold_queue *fold_queue, void *stream, bool *captured,
+                                 struct gyre_trouble *trouble)
 {
-    const struct gyre_device *device = fold_queue->device;
     int status = gyre_fold_queue_open(fold_queue, trouble);
     if (!status)
-        status = device->after(fold_queue->marks.queue, stream, trouble);
-    if (status)
-        return status;
-    status = gyre_tickets_mark(&fold_queue->marks, stream_mark);
-    return status ? gyre_trouble_set(trouble, status, "a stream's place cannot be kept: %s",
-                                     gyre_status_name(status))
-                  : 0;
+        status =
+            fold_queue->device->check_stream(fold_queue->work.queue, stream, captured, trouble);
+    return status ? status : gyre_stream_wait_open(fold_queue->device, fold_queue->index, trouble);
 }
 
-int gyre_fold_queue_stream_wait(struct gyre_fold_queue *fold_queue, void *stream,
-                                const gyre_device_word *word, uint64_t value,
-                                struct gyre_trouble *trouble)
+int gyre_fold_queue_copy_on(struct gyre_fold_queue *fold_queue, void *stream, void *to,
+                            const void *from, uint64_t bytes, struct gyre_trouble *trouble)
 {
-    return fold_queue->device->hold(fold_queue->marks.queue, stream, word, value, trouble);
+    return fold_queue->device->copy_on(fold_queue->work.queue, stream, to, from, bytes, trouble);
+}
+
+int gyre_fold_queue_words_on(struct gyre_fold_queue *fold_queue, void *stream,
+                             const struct gyre_stream_word *word, uint32_t words,
+                             struct gyre_trouble *trouble)
+{
+    return fold_queue->device->words_on(fold_queue->work.queue, stream, word, words, trouble);
 }
 
 int gyre_fold_queue_fold_on(struct gyre_fold_queue *fold_queue, void *stream, gyre_fold fold,
@@ -152,18 +152,27 @@ uint64_t gyre_fold_queue_fold(struct gyre_fold_queue *fold_queue, gyre_fold fold
     return ticket;
 }
 
-static bool poll_tickets(struct gyre_fold_queue *fold_queue, struct gyre_tickets *tickets)
+/* Nothing is posted for an operation that stands on a stream, so nobody would hear that the device
+ * is lost under it. */
+static void ask_device(struct gyre_fold_queue *fold_queue)
 {
-    int count = fold_queue->status ? 0 : gyre_tickets_look(tickets);
-    if (count < 0)
-        lose_fold_queue(fold_queue, count, "work");
-    return count != 0;
+    uint64_t now = gyre_now_ns();
+    if (!fold_queue->work.queue || now - fold_queue->looked_ns < LOOK_NS)
+        return;
+    fold_queue->looked_ns = now;
+    int status = fold_queue->device->serves(fold_queue->work.queue);
+    if (status)
+        lose_fold_queue(fold_queue, status, "work on a stream");
 }
 
 bool gyre_fold_queue_poll(struct gyre_fold_queue *fold_queue)
 {
-    bool moved = poll_tickets(fold_queue, &fold_queue->work);
-    return poll_tickets(fold_queue, &fold_queue->marks) || moved;
+    if (!fold_queue->status && gyre_stream_wait_any())
+        ask_device(fold_queue);
+    int count = fold_queue->status ? 0 : gyre_tickets_look(&fold_queue->work);
+    if (count < 0)
+        lose_fold_queue(fold_queue, count, "work");
+    return count != 0;
 }
 
 int gyre_fold_queue_await(struct gyre_fold_queue *fold_queue, uint64_t ticket)

@@ -2,9 +2,8 @@
  * that it is of. One per process; every communicator's operations share it.
  *
  * Posts finish in the order in which they were made, so a post is known by its number, the ticket.
- * Nothing on the queue ever waits for a peer or for a stream of the caller's, so the queue is empty
- * in bounded time. A second queue does nothing but wait for streams: a stream may itself wait for
- * an operation whose copies are not posted yet.
+ * Nothing on the queue ever waits for a peer or for a stream of the caller's. What an operation in
+ * the order of a stream needs stands on that stream, put there by the call itself.
  *
  * All calls: owner (gyre_domain_enter), but for what says otherwise. */
 #ifndef GYRE_COLLECTIVES_STAGING_FOLD_QUEUE_H
@@ -17,8 +16,8 @@
 struct gyre_fold_queue {
     const struct gyre_device *device;
     int index;                   /* of the device; negative: none */
-    struct gyre_tickets work;    /* made by the first use, as the next one */
-    struct gyre_tickets marks;   /* what streams of the caller's have come to */
+    struct gyre_tickets work;    /* made by the first use */
+    uint64_t looked_ns;          /* when the device was asked whether it serves */
     int status;                  /* negative: the device is lost */
     struct gyre_trouble trouble; /* why the device was lost */
 
@@ -63,20 +62,17 @@ static inline bool gyre_fold_queue_is_host(struct gyre_fold_queue *fold_queue, c
 /* Makes kernels ready, and the queues, where that has not been done. May block, once. */
 int gyre_fold_queue_open(struct gyre_fold_queue *fold_queue, struct gyre_trouble *trouble);
 
-/* Marks the stream: the mark is reached when what is on the stream now has finished. */
-int gyre_fold_queue_mark(struct gyre_fold_queue *fold_queue, void *stream, uint64_t *stream_mark,
-                         struct gyre_trouble *trouble);
+/* Checks that operations can be put into the order of the stream, and makes the words. *captured
+ * tells whether the stream is being captured into a graph. */
+int gyre_fold_queue_check_stream(struct gyre_fold_queue *fold_queue, void *stream, bool *captured,
+                                 struct gyre_trouble *trouble);
 
-static inline bool gyre_fold_queue_mark_reached(const struct gyre_fold_queue *fold_queue,
-                                                uint64_t stream_mark)
-{
-    return gyre_tickets_done(&fold_queue->marks, stream_mark);
-}
-
-/* Lets what is put on the stream from now on wait for *word to be `value`. */
-int gyre_fold_queue_stream_wait(struct gyre_fold_queue *fold_queue, void *stream,
-                                const gyre_device_word *word, uint64_t value,
-                                struct gyre_trouble *trouble);
+/* Put a copy, or words, on the stream itself; nothing here knows when they are over. */
+int gyre_fold_queue_copy_on(struct gyre_fold_queue *fold_queue, void *stream, void *to,
+                            const void *from, uint64_t bytes, struct gyre_trouble *trouble);
+int gyre_fold_queue_words_on(struct gyre_fold_queue *fold_queue, void *stream,
+                             const struct gyre_stream_word *word, uint32_t words,
+                             struct gyre_trouble *trouble);
 
 /* Folds on the stream itself; nothing here knows when the fold is over. */
 int gyre_fold_queue_fold_on(struct gyre_fold_queue *fold_queue, void *stream, gyre_fold fold,
@@ -102,7 +98,7 @@ static inline bool gyre_fold_queue_done(const struct gyre_fold_queue *fold_queue
 
 static inline bool gyre_fold_queue_busy(const struct gyre_fold_queue *fold_queue)
 {
-    return gyre_tickets_busy(&fold_queue->work) || gyre_tickets_busy(&fold_queue->marks);
+    return gyre_tickets_busy(&fold_queue->work);
 }
 
 /* Learns what has finished; true if anything had. */

@@ -13,6 +13,7 @@
 
 #include "base/size.h"
 #include "collectives/staging/pinned.h"
+#include "collectives/staging/stream_wait.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,6 +21,8 @@
 #define AHEAD        16u /* parcels asked for beyond those that have come */
 #define PARCEL_BYTES (UINT64_C(1) << 20)
 #define PAGE         4096u
+
+#define BLOCKS_APART 64u /* with places of their own, that a stream copies */
 
 struct gyre_host_mirror {
     struct gyre_host_mirror *next;
@@ -36,13 +39,22 @@ struct gyre_host_mirror {
     uint64_t asked, ready, given;
     uint64_t ticket[AHEAD]; /* of parcels asked for */
     uint64_t last;          /* of what was given back */
+
+    bool on_stream; /* the copies stand on the caller's stream */
+    struct gyre_stream_wait way;
 };
 
 /* -- storage ----------------------------------------------------------------------------------- */
 
+/* A stream may read and write its mirror after the operation. */
+static bool is_idle(const struct gyre_host_mirror *mirror)
+{
+    return !mirror->used && gyre_stream_wait_passed(&mirror->way);
+}
+
 static void free_mirror(struct gyre_host_mirror *mirror)
 {
-    gyre_pinned_drop(mirror->fold_queue, &mirror->pinned);
+    gyre_pinned_drop(mirror->fold_queue, &mirror->pinned, is_idle(mirror));
     free(mirror);
 }
 
@@ -64,12 +76,12 @@ static struct gyre_host_mirror *new_mirror(struct gyre_fold_queue *fold_queue, u
 static struct gyre_host_mirror *find_mirror(struct gyre_mirror_pool *pool, uint64_t bytes)
 {
     for (struct gyre_host_mirror *it = pool->first; it; it = it->next)
-        if (!it->used && it->pinned.bytes >= bytes) {
+        if (is_idle(it) && it->pinned.bytes >= bytes) {
             gyre_pinned_lock(pool->fold_queue, &it->pinned);
             return it;
         }
     for (struct gyre_host_mirror **at = &pool->first; *at; at = &(*at)->next)
-        if (!(*at)->used) {
+        if (is_idle(*at)) {
             struct gyre_host_mirror *small = *at;
             *at = small->next;
             free_mirror(small);
@@ -130,6 +142,8 @@ static void begin_mirror(struct gyre_host_mirror *mirror, const struct gyre_mirr
                                                                         : plan->output_bytes);
     mirror->parcels = (plan->slices + mirror->each - 1) / mirror->each;
     mirror->asked = mirror->ready = mirror->given = mirror->last = 0;
+    mirror->on_stream = false;
+    mirror->way = (struct gyre_stream_wait){0};
 }
 
 int gyre_mirror_make(struct gyre_mirror_pool *pool, const struct gyre_plan *plan, const void *input,
@@ -229,15 +243,151 @@ static uint64_t post_mirror_copy(const struct gyre_host_mirror *mirror, uint64_t
     return ticket;
 }
 
+/* -- on the caller's stream -------------------------------------------------------------------- */
+
+/* All slices as one. */
+static struct gyre_slice whole_of(const struct gyre_host_mirror *mirror)
+{
+    struct gyre_slice slice = gyre_plan_slice(mirror->plan, mirror->n, mirror->rank, 0);
+    slice.count = mirror->plan->shape.count;
+    return slice;
+}
+
+/* The number of steps in which INPUT arrives: one block can be cut anywhere. */
+static uint32_t steps_of(const struct gyre_host_mirror *mirror)
+{
+    const struct gyre_slice slice = whole_of(mirror);
+    if (!mirror->input || gyre_slice_blocks(&slice, GYRE_INPUT) != 1)
+        return 1;
+    return mirror->parcels < GYRE_MIRROR_STEPS ? (uint32_t)mirror->parcels : GYRE_MIRROR_STEPS;
+}
+
+/* Parcels of a step. */
+static uint64_t parcels_of_step(const struct gyre_host_mirror *mirror)
+{
+    uint32_t steps = steps_of(mirror);
+    return (mirror->parcels + steps - 1) / steps;
+}
+
+static int write_arrived(const struct gyre_host_mirror *mirror, void *stream, uint64_t value,
+                         struct gyre_trouble *trouble)
+{
+    const struct gyre_stream_word word = {mirror->way.arrived, value, true};
+    return gyre_fold_queue_words_on(mirror->fold_queue, stream, &word, 1, trouble);
+}
+
+/* Copies INPUT in steps; the last one is told by the words that follow. */
+static int post_steps(const struct gyre_host_mirror *mirror, void *stream,
+                      struct gyre_trouble *trouble)
+{
+    const struct gyre_slice all = whole_of(mirror);
+    struct gyre_span span = gyre_slice_block(&all, GYRE_INPUT, 0);
+    uint64_t each = parcels_of_step(mirror) * mirror->each * mirror->plan->slice_count;
+    uint64_t bytes = each * mirror->plan->element, at = 0, value = mirror->way.before;
+    int status = 0;
+    while (!status && at < span.bytes) {
+        uint64_t left = span.bytes - at;
+        if (at)
+            status = write_arrived(mirror, stream, ++value, trouble);
+        if (!status)
+            status = gyre_fold_queue_copy_on(
+                mirror->fold_queue, stream, mirror->host_input + span.at + at,
+                mirror->input + span.at + at, left < bytes ? left : bytes, trouble);
+        at += bytes;
+    }
+    return status;
+}
+
+/* Copies all of a buffer, block by block where blocks have places of their own. */
+static int post_whole(const struct gyre_host_mirror *mirror, void *stream, enum gyre_buffer buffer,
+                      struct gyre_trouble *trouble)
+{
+    const struct gyre_slice all = whole_of(mirror);
+    bool apart = buffer == GYRE_OUTPUT && mirror->plan->blocks.count;
+    uint32_t blocks = gyre_slice_blocks(&all, buffer), pieces = blocks && !apart ? 1 : blocks;
+    int status = 0;
+    for (uint32_t i = 0; i < pieces && !status; i++) {
+        struct gyre_span span = gyre_slice_block(&all, buffer, i);
+        span.bytes *= pieces < blocks ? blocks : 1;
+        void *to = buffer == GYRE_INPUT ? mirror->host_input + span.at : mirror->output + span.at;
+        const void *from =
+            buffer == GYRE_INPUT ? mirror->input + span.at : mirror->host_output + span.at;
+        if (span.bytes)
+            status =
+                gyre_fold_queue_copy_on(mirror->fold_queue, stream, to, from, span.bytes, trouble);
+    }
+    return status;
+}
+
+static int post_input(const struct gyre_host_mirror *mirror, void *stream,
+                      struct gyre_trouble *trouble)
+{
+    if (!mirror->input)
+        return 0;
+    return steps_of(mirror) > 1 ? post_steps(mirror, stream, trouble)
+                                : post_whole(mirror, stream, GYRE_INPUT, trouble);
+}
+
+/* Blocks with places of their own are short where they are many: each is a copy on the stream. */
+static bool suits_stream(const struct gyre_host_mirror *mirror)
+{
+    const struct gyre_slice all = whole_of(mirror);
+    bool apart = mirror->output && mirror->plan->blocks.count;
+    return mirror->pinned.locked && !(apart && gyre_slice_blocks(&all, GYRE_OUTPUT) > BLOCKS_APART);
+}
+
+int gyre_mirror_post_on(struct gyre_host_mirror *mirror, struct gyre_fold_queue *fold_queue,
+                        void *stream, struct gyre_stream_wait *stream_wait,
+                        struct gyre_trouble *trouble)
+{
+    bool copies = mirror && suits_stream(mirror);
+    int status = gyre_stream_wait_take(stream_wait, copies ? steps_of(mirror) : 1, trouble);
+    if (status)
+        return status;
+    const struct gyre_stream_word words[] = {{stream_wait->arrived, stream_wait->value, true},
+                                             {stream_wait->word, stream_wait->value, false},
+                                             {stream_wait->passed, stream_wait->value, true}};
+    if (copies) {
+        mirror->way = *stream_wait;
+        mirror->on_stream = true;
+        status = post_input(mirror, stream, trouble);
+    }
+    if (!status)
+        status = gyre_fold_queue_words_on(fold_queue, stream, words, copies ? 2 : 3, trouble);
+    if (!status)
+        gyre_stream_wait_expect(stream_wait);
+    if (!status && copies && mirror->output)
+        status = post_whole(mirror, stream, GYRE_OUTPUT, trouble);
+    if (!status && copies)
+        status = gyre_fold_queue_words_on(fold_queue, stream, &words[2], 1, trouble);
+    if (status && copies)
+        mirror->on_stream = false;
+    return status;
+}
+
+/* -- copies of the operation's own ------------------------------------------------------------- */
+
 static bool mirror_has_room(const struct gyre_host_mirror *mirror)
 {
     uint32_t wanted = mirror->n < GYRE_DEVICE_POSTS ? mirror->n : GYRE_DEVICE_POSTS;
     return gyre_fold_queue_room(mirror->fold_queue) >= wanted;
 }
 
+/* Learns from the stream what has come. */
+static bool look_at_stream(struct gyre_host_mirror *mirror)
+{
+    uint64_t ready = mirror->ready;
+    uint64_t come = gyre_stream_wait_steps(&mirror->way) * parcels_of_step(mirror);
+    if (mirror->input)
+        mirror->asked = mirror->ready = come < mirror->parcels ? come : mirror->parcels;
+    return mirror->ready != ready;
+}
+
 bool gyre_mirror_run(struct gyre_host_mirror *mirror)
 {
     uint64_t asked = mirror->asked, ready = mirror->ready;
+    if (mirror->on_stream)
+        return look_at_stream(mirror);
     while (mirror->asked < mirror->parcels && mirror->asked - mirror->ready < AHEAD &&
            mirror_has_room(mirror)) {
         mirror->ticket[mirror->asked % AHEAD] = post_mirror_copy(mirror, mirror->asked, GYRE_INPUT);
@@ -256,9 +406,10 @@ bool gyre_mirror_ready(const struct gyre_host_mirror *mirror, uint64_t slice)
 
 static bool give(struct gyre_host_mirror *mirror, uint64_t parcel)
 {
-    if (mirror->output && !mirror_has_room(mirror))
+    bool copies = mirror->output && !mirror->on_stream;
+    if (copies && !mirror_has_room(mirror))
         return false;
-    if (mirror->output)
+    if (copies)
         mirror->last = post_mirror_copy(mirror, parcel, GYRE_OUTPUT);
     mirror->given++;
     return true;

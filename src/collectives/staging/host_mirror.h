@@ -32,6 +32,15 @@ int gyre_mirror_make(struct gyre_mirror_pool *pool, const struct gyre_plan *plan
 /* Lets the operation run on the host mirror from here on. NULL: on its own buffers. */
 void gyre_mirror_use(struct gyre_operation *op, struct gyre_host_mirror *mirror);
 
+/* Posts the operation's way on a stream: its copies in, the words at which the stream arrives and
+ * waits, and its copies out. The stream arrives in at most GYRE_MIRROR_STEPS steps. NULL: an
+ * operation without a mirror, which has the words alone. Of a mirror that could not be locked the
+ * operation posts the copies. */
+#define GYRE_MIRROR_STEPS 16u
+int gyre_mirror_post_on(struct gyre_host_mirror *mirror, struct gyre_fold_queue *fold_queue,
+                        void *stream, struct gyre_stream_wait *stream_wait,
+                        struct gyre_trouble *trouble);
+
 /* Posts the copies that are due and learns which have come. True if anything moved. */
 bool gyre_mirror_run(struct gyre_host_mirror *mirror);
 

@@ -25,9 +25,9 @@ struct gyre_operation {
     struct gyre_host_mirror *mirror;     /* holds input and output, not the caller's; NULL: none */
     bool giving;                         /* all has run, and OUTPUT is on its way to the caller's */
     bool direct;                         /* PUSH: a device runs it, if every rank's can */
-    uint64_t stream_mark;                /* of the stream that it waits for; 0: none */
+    bool awaits_stream;                  /* it begins when the stream has come */
     bool held;                           /* released at its end: only a stream waits for it */
-    struct gyre_stream_wait stream_wait; /* the stream's word, until it is released */
+    struct gyre_stream_wait stream_wait; /* the stream's words, until it is released */
     bool used;
 };
 

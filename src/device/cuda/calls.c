@@ -32,6 +32,7 @@
 struct device_state {
     _Atomic(CUcontext) context; /* NULL: never entered */
     uint64_t granularity;
+    CUstream fills;
     void (*prepared[PREPARED_MOST])(void); /* what loaded kernels there */
 };
 
@@ -212,6 +213,25 @@ static int find_granularity(int device, struct gyre_trouble *trouble)
     return gyre_cuda_failed(error, device, trouble, "cuMemGetAllocationGranularity");
 }
 
+static int make_fill_stream(int device, CUcontext context, struct gyre_trouble *trouble)
+{
+    int least = 0, highest = 0;
+    CUresult error = calls.cuCtxPushCurrent(context);
+    if (error)
+        return gyre_cuda_failed(error, device, trouble, "cuCtxPushCurrent");
+    error = calls.cuCtxGetStreamPriorityRange(&least, &highest);
+    if (!error && !states[device].fills)
+        error = calls.cuStreamCreateWithPriority(&states[device].fills, CU_STREAM_NON_BLOCKING,
+                                                 highest);
+    calls.cuCtxPopCurrent(&context);
+    return gyre_cuda_failed(error, device, trouble, "making a stream to fill memory");
+}
+
+CUstream gyre_cuda_fill_stream(int device)
+{
+    return states[device].fills;
+}
+
 static int make_context(int device, struct gyre_trouble *trouble)
 {
     CUdevice handle;
@@ -223,9 +243,12 @@ static int make_context(int device, struct gyre_trouble *trouble)
     if (status)
         return status;
     error = calls.cuDevicePrimaryCtxRetain(&context, handle);
-    if (!error)
+    if (error)
+        return gyre_cuda_failed(error, device, trouble, "cuDevicePrimaryCtxRetain");
+    status = make_fill_stream(device, context, trouble);
+    if (!status)
         atomic_store(&states[device].context, context);
-    return gyre_cuda_failed(error, device, trouble, "cuDevicePrimaryCtxRetain");
+    return status;
 }
 
 static int find_context(int device, CUcontext *context, struct gyre_trouble *trouble)

@@ -236,6 +236,16 @@ static int cuda_query(struct gyre_device_queue *queue, uint64_t *token, int max)
     return count;
 }
 
+static int cuda_serves(struct gyre_device_queue *queue)
+{
+    if (queue->status)
+        return queue->status;
+    gyre_cuda_relax();
+    CUresult error = gyre_cuda->cuStreamQuery(queue->stream);
+    gyre_cuda_unrelax();
+    return error == CUDA_ERROR_NOT_READY ? 0 : note_error(queue, error, "work on a stream", true);
+}
+
 static const struct gyre_device device = {
     .name = "cuda",
     .kind = GYRE_MEMORY_CUDA,
@@ -266,7 +276,11 @@ static const struct gyre_device device = {
     .mark = cuda_mark,
     .after = gyre_cuda_after,
     .hold = gyre_cuda_hold,
+    .check_stream = gyre_cuda_check_stream,
+    .copy_on = gyre_cuda_copy_on,
+    .words_on = gyre_cuda_words_on,
     .fold_on = gyre_cuda_fold_on,
+    .serves = cuda_serves,
     .query = cuda_query,
 };
 

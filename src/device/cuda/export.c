@@ -155,9 +155,7 @@ static int take_over(struct gyre_region *region, CUmemGenericAllocationHandle ol
 {
     CUdeviceptr base = gyre_cuda_address(region->base);
     uint64_t length = gyre_cuda_mapped_length(region->device, region->length);
-    int status = gyre_cuda_settle(region->device, trouble);
-    if (!status)
-        status = gyre_cuda_fill(region->device, scratch, region->base, length, trouble);
+    int status = gyre_cuda_fill(region->device, scratch, region->base, length, trouble);
     if (status)
         return status;
     CUresult error = gyre_cuda->cuMemUnmap(base, length);
@@ -176,7 +174,9 @@ int gyre_cuda_replace(struct gyre_region *region, CUmemGenericAllocationHandle o
     void *scratch;
     CUmemGenericAllocationHandle fresh;
     uint64_t length = gyre_cuda_mapped_length(region->device, region->length);
-    int status = create_memory(region->device, length, &fresh, &fd, trouble);
+    int status = gyre_cuda_settle(region->device, trouble);
+    if (!status)
+        status = create_memory(region->device, length, &fresh, &fd, trouble);
     if (status)
         return status;
     status = gyre_cuda_map(region->device, length, fresh, &scratch, trouble);

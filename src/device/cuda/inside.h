@@ -62,12 +62,13 @@
     call(cuMemHostUnregister) \
     call(cuMemHostGetDevicePointer) \
     call(cuPointerGetAttributes) \
-    call(cuStreamCreate) \
     call(cuStreamCreateWithPriority) \
     call(cuStreamDestroy) \
+    call(cuStreamQuery) \
     call(cuStreamSynchronize) \
     call(cuStreamWaitEvent) \
     call(cuStreamWaitValue64) \
+    call(cuStreamBatchMemOp) \
     call(cuStreamIsCapturing) \
     call(cuStreamGetCtx) \
     call(cuThreadExchangeStreamCaptureMode) \
@@ -103,6 +104,11 @@ void gyre_cuda_leave(void);
 
 /* Finds the context of a device; makes it where there is none. */
 int gyre_cuda_context(int device, CUcontext *context);
+
+/* The stream on which memory of the device is filled: made with the context, because to make a
+ * stream may wait for all of a device's work, and of the highest priority. The device has been
+ * entered before. */
+CUstream gyre_cuda_fill_stream(int device);
 
 /* Between relax and unrelax, which nest, no call of this thread spoils a capture of streams that
  * this or another thread has begun: these calls are never meant for a graph. enter and leave do

@@ -24,6 +24,13 @@ struct gyre_device_queue {
 int gyre_cuda_after(struct gyre_device_queue *queue, void *foreign, struct gyre_trouble *trouble);
 int gyre_cuda_hold(struct gyre_device_queue *queue, void *foreign, const gyre_device_word *word,
                    uint64_t value, struct gyre_trouble *trouble);
+int gyre_cuda_check_stream(struct gyre_device_queue *queue, void *foreign, bool *captured,
+                           struct gyre_trouble *trouble);
+int gyre_cuda_copy_on(struct gyre_device_queue *queue, void *foreign, void *to, const void *from,
+                      uint64_t length, struct gyre_trouble *trouble);
+int gyre_cuda_words_on(struct gyre_device_queue *queue, void *foreign,
+                       const struct gyre_stream_word *word, uint32_t words,
+                       struct gyre_trouble *trouble);
 int gyre_cuda_fold_on(struct gyre_device_queue *queue, void *foreign, gyre_fold fold,
                       const struct gyre_fold_task *task, struct gyre_trouble *trouble);
 

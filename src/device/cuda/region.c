@@ -15,16 +15,12 @@ int gyre_cuda_memory_failed(CUresult error, int device, uint64_t length, const c
 int gyre_cuda_fill(int device, void *base, const void *from, uint64_t length,
                    struct gyre_trouble *trouble)
 {
-    CUstream stream;
-    CUresult error = gyre_cuda->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
-    if (error)
-        return gyre_cuda_failed(error, device, trouble, "cuStreamCreate");
-    error = from ? gyre_cuda->cuMemcpyAsync(gyre_cuda_address(base), gyre_cuda_address(from),
-                                            length, stream)
-                 : gyre_cuda->cuMemsetD8Async(gyre_cuda_address(base), 0, length, stream);
+    CUstream stream = gyre_cuda_fill_stream(device);
+    CUresult error = from ? gyre_cuda->cuMemcpyAsync(gyre_cuda_address(base),
+                                                     gyre_cuda_address(from), length, stream)
+                          : gyre_cuda->cuMemsetD8Async(gyre_cuda_address(base), 0, length, stream);
     if (!error)
         error = gyre_cuda->cuStreamSynchronize(stream);
-    gyre_cuda->cuStreamDestroy(stream);
     return gyre_cuda_failed(error, device, trouble, "filling %llu bytes",
                             (unsigned long long)length);
 }

@@ -22,7 +22,7 @@ static inline CUdeviceptr gyre_cuda_address(const void *base)
 int gyre_cuda_memory_failed(CUresult error, int device, uint64_t length, const char *call,
                             struct gyre_trouble *trouble);
 
-/* Zeroes memory, or copies from `from`, and waits for the end, on a stream of its own. */
+/* Zeroes memory, or copies from `from`, and waits for the end, on the device's stream for that. */
 int gyre_cuda_fill(int device, void *base, const void *from, uint64_t length,
                    struct gyre_trouble *trouble);
 

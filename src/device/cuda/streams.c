@@ -13,6 +13,8 @@
 
 #include <cuda_runtime_api.h>
 
+#define WORDS_AT_ONCE 64 /* the driver takes 256 */
+
 /* Refuses a stream that is being captured. It would draw the queue's stream into its graph, and
  * every launch of the graph would repeat the wait. */
 static int check_capture(const struct gyre_device_queue *queue, CUstream foreign,
@@ -126,6 +128,76 @@ int gyre_cuda_hold(struct gyre_device_queue *queue, void *foreign, const gyre_de
     }
     gyre_cuda_leave();
     return status;
+}
+
+/* -- work on the caller's stream itself -------------------------------------------------------- */
+
+int gyre_cuda_check_stream(struct gyre_device_queue *queue, void *foreign, bool *captured,
+                           struct gyre_trouble *trouble)
+{
+    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    int status = check_stream_words(queue, trouble);
+    if (!status)
+        status = begin_foreign(queue, foreign, true, trouble);
+    if (status)
+        return status;
+    CUresult error = gyre_cuda->cuStreamIsCapturing(foreign, &capture);
+    gyre_cuda_leave();
+    *captured = capture != CU_STREAM_CAPTURE_STATUS_NONE;
+    return gyre_cuda_failed(error, queue->device, trouble,
+                            "cuStreamIsCapturing of the caller's stream");
+}
+
+int gyre_cuda_copy_on(struct gyre_device_queue *queue, void *foreign, void *to, const void *from,
+                      uint64_t length, struct gyre_trouble *trouble)
+{
+    int status = gyre_cuda_enter(queue->device, trouble);
+    if (status)
+        return status;
+    CUresult error = gyre_cuda->cuMemcpyAsync((CUdeviceptr)(uintptr_t)to,
+                                              (CUdeviceptr)(uintptr_t)from, length, foreign);
+    gyre_cuda_leave();
+    return gyre_cuda_failed(error, queue->device, trouble, "cuMemcpyAsync on the caller's stream");
+}
+
+static void describe_word(const struct gyre_stream_word *word, CUstreamBatchMemOpParams *operation)
+{
+    CUdeviceptr at = (CUdeviceptr)(uintptr_t)word->word;
+    *operation = (CUstreamBatchMemOpParams){0};
+    if (word->writes) {
+        operation->operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+        operation->writeValue.address = at;
+        operation->writeValue.value64 = word->value;
+        operation->writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+    } else {
+        operation->operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+        operation->waitValue.address = at;
+        operation->waitValue.value64 = word->value;
+        operation->waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+    }
+}
+
+/* Pinned memory has the host's address on the device: gyre_cuda_pin() looks. */
+int gyre_cuda_words_on(struct gyre_device_queue *queue, void *foreign,
+                       const struct gyre_stream_word *word, uint32_t words,
+                       struct gyre_trouble *trouble)
+{
+    CUstreamBatchMemOpParams operation[WORDS_AT_ONCE];
+    CUresult error = CUDA_SUCCESS;
+    int status = gyre_cuda_enter(queue->device, trouble);
+    if (status)
+        return status;
+    while (words && !error) {
+        uint32_t count = words < WORDS_AT_ONCE ? words : WORDS_AT_ONCE;
+        for (uint32_t i = 0; i < count; i++)
+            describe_word(&word[i], &operation[i]);
+        error = gyre_cuda->cuStreamBatchMemOp(foreign, count, operation, 0);
+        word += count;
+        words -= count;
+    }
+    gyre_cuda_leave();
+    return gyre_cuda_failed(error, queue->device, trouble,
+                            "cuStreamBatchMemOp on the caller's stream");
 }
 
 /* Runs a fold on the caller's stream. An error from before must not be mistaken for the

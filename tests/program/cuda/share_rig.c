@@ -58,8 +58,9 @@ int share_end(struct gyre_comm *comm, int bad)
 {
     bad += gyre_finalize(comm) != 0;
     struct fakecuda_alive left = fakecuda_alive();
-    if (left.ranges || left.handles || left.bytes || left.streams || left.events)
+    if (left.ranges || left.handles || left.bytes || (left.streams - left.contexts) || left.events)
         fprintf(stderr, "left: %d ranges, %d handles, %d streams\n", left.ranges, left.handles,
-                left.streams);
-    return bad + left.ranges + left.handles + left.streams + left.events + (left.bytes != 0);
+                (left.streams - left.contexts));
+    return bad + left.ranges + left.handles + (left.streams - left.contexts) + left.events +
+           (left.bytes != 0);
 }

@@ -139,8 +139,8 @@ static void settle(void)
         .words = number_from("FAKECUDA_WORDS", 1) != 0,
         .wrong = (unsigned)number_from("FAKECUDA_WRONG", 0),
         .depth = (unsigned)number_from("FAKECUDA_DEPTH", 1024),
-        .engines = number_from("FAKECUDA_ENGINES", 0) != 0,
-        .waits = number_from("FAKECUDA_WAITS", 0) != 0,
+        .engines = number_from("FAKECUDA_ENGINES", 1) != 0,
+        .waits = number_from("FAKECUDA_WAITS", 1) != 0,
         .one_channel = number_from("FAKECUDA_CHANNELS", 0) == 1,
         .salt = number_from("FAKECUDA_UUID_SALT", 0),
     };
@@ -198,9 +198,9 @@ struct CUctx_st *fake_current(void)
  * any thread. */
 static bool is_unsafe(const char *function)
 {
-    static const char *const unsafe[] = {"cuEventQuery",        "cuMemAlloc",
-                                         "cuMemFree",           "cuMemHostRegister",
-                                         "cuMemHostUnregister", "cuCtxSynchronize"};
+    static const char *const unsafe[] = {
+        "cuEventQuery",      "cuStreamQuery",       "cuMemAlloc",      "cuMemFree",
+        "cuMemHostRegister", "cuMemHostUnregister", "cuCtxSynchronize"};
     size_t length = strcspn(function, "_");
     for (size_t i = 0; i < sizeof unsafe / sizeof unsafe[0]; i++)
         if (strlen(unsafe[i]) == length && !strncmp(unsafe[i], function, length))

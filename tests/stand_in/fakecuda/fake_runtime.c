@@ -53,6 +53,7 @@ static const struct {
     entry(cuStreamCreate)
     entry(cuStreamCreateWithPriority)
     entry(cuStreamDestroy)
+    entry(cuStreamQuery)
     entry(cuStreamSynchronize)
     entry(cuStreamWaitEvent)
     entry(cuStreamWaitValue64)

@@ -90,6 +90,19 @@ CUresult cuStreamDestroy(CUstream stream)
     return fake_end(status);
 }
 
+CUresult cuStreamQuery(CUstream stream)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    stream = fake_named(stream);
+    if (!status && !fake_alive(stream))
+        status = CUDA_ERROR_INVALID_HANDLE;
+    if (!status)
+        status = fake_device[stream->device].lost;
+    if (!status && (stream->first || stream->busy))
+        status = CUDA_ERROR_NOT_READY;
+    return fake_end(status);
+}
+
 CUresult cuStreamSynchronize(CUstream stream)
 {
     CUresult status = fake_begin(__func__, FAKE_CONTEXT);

@@ -232,6 +232,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 CUresult cuStreamCreate(CUstream *stream, unsigned int flags);
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority);
 CUresult cuStreamDestroy(CUstream stream);
+CUresult cuStreamQuery(CUstream stream);
 CUresult cuStreamSynchronize(CUstream stream);
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags);
 CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr word, cuuint64_t value,

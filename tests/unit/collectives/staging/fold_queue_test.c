@@ -1,10 +1,12 @@
 /* The fold queue over the stand-in: tickets in order, a queue that is full, gates, and everything
  * that a device can refuse. */
 #include "collectives/staging/fold_queue.h"
+#include "collectives/staging/stream_wait.h"
 #include "collectives/kernels/reduce.h"
 #include "stand_in/fakecuda/fakecuda.h"
 #include "rig/test.h"
 
+#include <sched.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -231,77 +233,66 @@ static void drop_stream(CUstream stream)
     assert_int_equal(cuCtxPopCurrent(&context), CUDA_SUCCESS);
 }
 
-static void a_gate_is_behind_the_stream(void **state)
+/* The stream copies, tells so, and goes on when the host says so: no call in between. */
+static void a_stream_copies_writes_and_waits(void **state)
 {
-    uint64_t stream_mark;
+    struct gyre_stream_wait way;
+    bool captured = true;
+    static _Alignas(4096) uint8_t locked[4096];
     (void)state;
     CUstream stream = make_stream();
-    fakecuda_hold(true);
-    assert_int_equal(cuMemcpyAsync((CUdeviceptr)(uintptr_t)region.base,
-                                   (CUdeviceptr)(uintptr_t)host, LENGTH, stream),
-                     CUDA_SUCCESS);
-    assert_int_equal(gyre_fold_queue_mark(&fold_queue, stream, &stream_mark, &trouble), 0);
-    assert_false(gyre_fold_queue_poll(&fold_queue));
-    assert_false(gyre_fold_queue_mark_reached(&fold_queue, stream_mark));
-    assert_true(gyre_fold_queue_busy(&fold_queue));
-    fakecuda_hold(false);
-    while (!gyre_fold_queue_mark_reached(&fold_queue, stream_mark))
-        gyre_fold_queue_poll(&fold_queue);
-    assert_false(gyre_fold_queue_busy(&fold_queue));
-    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, back, region.base, LENGTH), 0);
-    assert_memory_equal(back, host, LENGTH);
+    assert_int_equal(fold_queue.device->pin(0, locked, sizeof(locked), &trouble), 0);
+    assert_int_equal(gyre_fold_queue_check_stream(&fold_queue, stream, &captured, &trouble), 0);
+    assert_false(captured);
+    assert_int_equal(gyre_stream_wait_take(&way, 2, &trouble), 0);
+    const struct gyre_stream_word words[] = {{way.arrived, way.value, true},
+                                             {way.word, way.value, false},
+                                             {way.passed, way.value, true}};
+    memset(locked, 7, sizeof(locked));
+    assert_int_equal(
+        gyre_fold_queue_copy_on(&fold_queue, stream, region.base, locked, 4096, &trouble), 0);
+    assert_int_equal(gyre_fold_queue_words_on(&fold_queue, stream, words, 3, &trouble), 0);
+    gyre_stream_wait_expect(&way);
+    while (!gyre_stream_wait_steps(&way))
+        sched_yield();
+    assert_int_equal(gyre_stream_wait_steps(&way), 2);
+    assert_false(gyre_stream_wait_passed(&way));
+    assert_false(gyre_quiet_begin());
+    gyre_stream_wait_give(&way);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    assert_true(gyre_stream_wait_passed(&way));
+    assert_true(gyre_quiet_begin());
+    gyre_quiet_end();
+    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, back, region.base, 4096), 0);
+    assert_memory_equal(back, locked, 4096);
     drop_stream(stream);
+    fold_queue.device->unpin(0, locked);
 }
 
-static void a_stream_is_held(void **state)
+static void streams_that_are_refused(void **state)
 {
-    static _Alignas(4096) gyre_device_word word[512];
-    uint64_t stream_mark;
+    bool captured = false;
     (void)state;
     CUstream stream = make_stream();
-    word[0] = 0;
-    assert_int_equal(fold_queue.device->pin(0, word, sizeof(word), &trouble), 0);
-    assert_int_equal(gyre_fold_queue_mark(&fold_queue, stream, &stream_mark, &trouble), 0);
-    assert_int_equal(gyre_fold_queue_stream_wait(&fold_queue, stream, word, 5, &trouble), 0);
-    assert_int_equal(gyre_fold_queue_mark(&fold_queue, stream, &stream_mark, &trouble), 0);
-    for (int i = 0; i < 1000; i++)
-        gyre_fold_queue_poll(&fold_queue);
-    assert_false(gyre_fold_queue_mark_reached(&fold_queue, stream_mark));
-    atomic_store(word, 5);
-    while (!gyre_fold_queue_mark_reached(&fold_queue, stream_mark))
-        gyre_fold_queue_poll(&fold_queue);
-    drop_stream(stream);
-    fold_queue.device->unpin(0, word);
-}
-
-static void gates_that_are_refused(void **state)
-{
-    uint64_t stream_mark = 77;
-    (void)state;
-    CUstream stream = make_stream();
-    fakecuda_fail("cuStreamCreateWithPriority", 2, CUDA_ERROR_OUT_OF_MEMORY);
-    assert_int_equal(gyre_fold_queue_mark(&fold_queue, stream, &stream_mark, &trouble), -ENOMEM);
     open_it();
     fakecuda_capture(stream, true);
-    assert_int_equal(gyre_fold_queue_mark(&fold_queue, stream, &stream_mark, &trouble),
-                     GYRE_UNSUPPORTED);
+    assert_int_equal(gyre_fold_queue_check_stream(&fold_queue, stream, &captured, &trouble), 0);
+    assert_true(captured);
     fakecuda_capture(stream, false);
-    trouble = (struct gyre_trouble){0};
-    fakecuda_fail("cuEventRecord", 2, CUDA_ERROR_INVALID_HANDLE); /* the mark's */
-    assert_true(gyre_fold_queue_mark(&fold_queue, stream, &stream_mark, &trouble) < 0);
-    assert_non_null(strstr(trouble.text, "a stream's place cannot be kept"));
-    assert_int_equal(stream_mark, 77);
+    fakecuda_fail("cuStreamIsCapturing", 1, CUDA_ERROR_INVALID_HANDLE);
+    assert_true(gyre_fold_queue_check_stream(&fold_queue, stream, &captured, &trouble) < 0);
+    assert_non_null(strstr(trouble.text, "cuStreamIsCapturing"));
     drop_stream(stream);
 }
 
-static void gates_of_a_lost_device(void **state)
+static void a_stream_of_a_lost_device(void **state)
 {
-    uint64_t stream_mark;
+    bool captured;
     (void)state;
     CUstream stream = make_stream();
     open_it();
     lose_at_work();
-    assert_true(gyre_fold_queue_mark(&fold_queue, stream, &stream_mark, &trouble) < 0);
+    assert_true(gyre_fold_queue_check_stream(&fold_queue, stream, &captured, &trouble) < 0);
     fakecuda_heal();
     drop_stream(stream);
 }
@@ -351,10 +342,9 @@ int main(void)
         FOLD_QUEUE_TEST(a_fold_that_is_refused),
         FOLD_QUEUE_TEST(work_that_fails),
         FOLD_QUEUE_TEST(a_queue_that_is_refused),
-        FOLD_QUEUE_TEST(a_gate_is_behind_the_stream),
-        FOLD_QUEUE_TEST(a_stream_is_held),
-        FOLD_QUEUE_TEST(gates_that_are_refused),
-        FOLD_QUEUE_TEST(gates_of_a_lost_device),
+        FOLD_QUEUE_TEST(a_stream_copies_writes_and_waits),
+        FOLD_QUEUE_TEST(streams_that_are_refused),
+        FOLD_QUEUE_TEST(a_stream_of_a_lost_device),
         FOLD_QUEUE_TEST(a_process_without_a_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
