@@ -135,6 +135,12 @@ void *gyre_domain_keep(struct gyre_domain *domain, uint64_t length)
     return NULL;
 }
 
+bool gyre_domain_is_to_leave(const struct gyre_domain *domain)
+{
+    (void)domain;
+    return false;
+}
+
 bool gyre_domain_is_copying(const struct gyre_domain *domain)
 {
     (void)domain;

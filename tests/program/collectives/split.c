@@ -87,6 +87,30 @@ static void parts_come_and_go(void **state)
             rig_run(&(struct rig){.n = 3, .dead_ms = DEAD_MS, .body = come_and_go}, 20), 0);
 }
 
+/* A message that nobody received in one part must not reach a receive in the part after it. */
+static int lose_a_message(struct gyre_comm *world, struct rig *rig)
+{
+    struct gyre_comm *part;
+    int32_t word = 0;
+    int bad = 0;
+    (void)rig;
+    for (int32_t round = 0; round < 2 && !bad; round++) {
+        bad |= rig_check(!gyre_split(world, 0, 0, &part), world, "split");
+        if (!bad && gyre_rank(world) == 0)
+            bad |= rig_check(!gyre_send(part, &round, 1, GYRE_I32, 1), part, "send");
+        if (!bad && gyre_rank(world) == 1 && round == 1)
+            bad |= rig_check(!gyre_recv(part, &word, 1, GYRE_I32, 0) && word == 1, part, "recv");
+        bad = bad || rig_check(!gyre_finalize(part), world, "finalize of a part");
+    }
+    return rig_check(!gyre_finalize(world), NULL, "finalize") || bad;
+}
+
+static void lost_messages_stay_lost(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(3, lose_a_message), 0);
+}
+
 /* Rows, columns and the world, all with something in flight, round by round; the world's end frees
  * the rest. */
 static int grid(struct gyre_comm *world, struct rig *rig)
@@ -298,6 +322,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_are_ranked_by_key),
         cmocka_unit_test(parts_come_and_go),
+        cmocka_unit_test(lost_messages_stay_lost),
         cmocka_unit_test(many_in_flight_at_once),
         cmocka_unit_test(threads_on_different_communicators),
         cmocka_unit_test(mismatch_in_a_part_is_named),

@@ -69,6 +69,21 @@ static void test_refused_call_that_harms_nobody_is_fine(void **state)
 }
 
 /* A root has got away with the call, and waits in the end of all calls. */
+/* A rank that has gone on, and refuses another call, is waited for anew. */
+static void test_another_refusal_has_a_time_of_its_own(void **state)
+{
+    struct gyre_call_audit *audit = audit_of(2);
+
+    hear(audit, 0, doing(0, 3, 2, 8));
+    hear(audit, 0, refusing(doing(1, 1, 1, 8), 0, 2, ROOT));
+    hear(audit, GYRE_SECOND, refusing(doing(1, 2, 2, 8), 0, 3, ROOT));
+    assert_int_equal(call(audit, GYRE_SECOND + PATIENT - 1).outcome, GYRE_AUDIT_FINE);
+    struct gyre_audit_finding finding = call(audit, GYRE_SECOND + PATIENT + GYRE_SECOND / 2);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_MISMATCH);
+    assert_non_null(strstr(finding.text, "has not called it again for 4.5 s"));
+    gyre_audit_destroy(audit);
+}
+
 static void test_refused_call_that_others_have_left_is_told_at_the_end(void **state)
 {
     struct gyre_call_audit *audit = audit_of(3);
@@ -182,6 +197,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused_call_that_others_wait_in_is_told),
         cmocka_unit_test(test_refused_call_that_harms_nobody_is_fine),
+        cmocka_unit_test(test_another_refusal_has_a_time_of_its_own),
         cmocka_unit_test(test_refused_call_that_others_have_left_is_told_at_the_end),
         cmocka_unit_test(test_rank_at_its_end_that_others_wait_for_is_told),
         cmocka_unit_test(test_refused_message_is_told_to_its_other_end),
