@@ -287,6 +287,7 @@ int main(void)
         must(!kept[i] || cuMemFree(kept[i]) == CUDA_SUCCESS, "cuMemFree");
     gyre_copy_queue_destroy(copy_queue);
     cuda->queue_destroy(queue);
-    must(fakecuda_alive().ranges == 0 && fakecuda_alive().streams == 0, "nothing is left behind");
+    must(fakecuda_alive().ranges == 0 && fakecuda_alive().streams == fakecuda_alive().contexts,
+         "nothing is left behind but a stream of each context");
     return bad != 0;
 }

@@ -128,12 +128,13 @@ static void measure(const struct rig *rig, int ranks, struct size *size)
         size[rank] = size_of(rig->pid[rank]);
 }
 
-/* A rank notices within 5 s that a stranger has gone. */
+/* A rank notices within 5 s that a stranger has gone. A few descriptors more are the ranks' own, who
+ * may still be about to meet. */
 static bool has_shrunk(const struct rig *rig, int ranks, const struct size *before)
 {
     uint64_t limit = rig_now() + LIMIT_S * UINT64_C(1000000000);
     for (int rank = 0; rank < ranks; rank++)
-        while (size_of(rig->pid[rank]).descriptors > before[rank].descriptors) {
+        while (size_of(rig->pid[rank]).descriptors > before[rank].descriptors + RANKS) {
             if (rig_now() > limit)
                 return false;
             tally_pause(1000000);
