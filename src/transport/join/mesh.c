@@ -450,8 +450,9 @@ bool gyre_join_mesh_busy(const struct gyre_joining *join)
  * It waits at the listener for the watch, which knows what to do with it. */
 void gyre_join_mesh_rest(struct gyre_joining *join)
 {
-    if (join->joined->on_demand && join->mesh->listener < 0)
-        join->mesh->listener = gyre_lobby_take_listener(join->mesh->lobby);
+    struct gyre_join_mesh *mesh = join->mesh;
+    if (join->joined->on_demand && mesh->lobby && mesh->listener < 0)
+        mesh->listener = gyre_lobby_take_listener(mesh->lobby);
 }
 
 int gyre_join_mesh_take_listener(struct gyre_joining *join)
