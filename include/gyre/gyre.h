@@ -426,9 +426,9 @@ GYRE_API int gyre_waiting(const struct gyre_comm *comm);
  * over then: gyre_error(), gyre_failure() and gyre_finalize() are all that is left to call on it.
  *
  * The first call opens the place where the job has met again, on rank 0, so processes that come
- * earlier wait for it. If rank 0 leaves or is lost, the next rank 0 opens it. So a job whose place
- * is an address (MASTER_ADDR) can be found while its rank 0 is on that machine; one whose place is
- * a folder or a store, always. A store's functions are called by this call, too, and by
+ * earlier wait for it. If rank 0 leaves or is lost, the next rank 0 opens it. A folder or a store
+ * tells where that is; an address (MASTER_ADDR) does not, so newcomers also look on the hosts of
+ * GYRE_ROOT_HOSTS, at its port. A store's functions are called by this call, too, and by
  * gyre_finalize(). A job that began with one rank looks for its place in its first gyre_grow(), by
  * the options and variables that gyre_join() would look at. gyre_open() names another place. A job
  * takes in at most 1,024 processes in its life.

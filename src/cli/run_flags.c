@@ -40,5 +40,6 @@ const struct gyre_flag gyre_run_flags[FLAGS] = {
     [EPOCH] = {"epoch", 0, "COUNT", NULL},  /* restarts so far, as the launcher above says */
     [JOINING] = {"joining", 0, NULL, NULL}, /* the job runs, as the launcher above says */
     [CHANGES] = {"changes", 0, NULL, NULL}, /* hosts may come and go, as it says */
+    [ROOT_HOSTS] = {"root-hosts", 0, "LIST", NULL}, /* where rank 0 may be, as it says */
     [HELP] = {"help", 'h', NULL, "this page"},
 };

@@ -33,6 +33,7 @@ enum {
     EPOCH,
     JOINING,
     CHANGES,
+    ROOT_HOSTS,
     HELP,
     FLAGS
 };

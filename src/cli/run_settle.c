@@ -252,6 +252,7 @@ int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts
     options->controlled = words->of[NODE];
     options->joining = words->of[JOINING];
     options->changes = words->of[CHANGES];
+    options->root_hosts = words->of[ROOT_HOSTS];
     options->master_addr = words->of[ADDR];
     options->log_dir = words->of[LOG_DIR];
     options->job = words->of[JOB] ? words->of[JOB] : words->of[RDZV_ID];

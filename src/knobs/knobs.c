@@ -68,6 +68,8 @@ const struct gyre_knob gyre_knobs[] = {
     TIME("GYRE_TIMEOUT", 0, "30min", "limit of one operation"),
     TIME("GYRE_DEAD_TIME", 0, "10s", "silence after which a process counts as dead"),
     TEXT("GYRE_ROOT", "found by itself", false, "host:port of rank 0, or file:///folder"),
+    TEXT("GYRE_ROOT_HOSTS", "none", false,
+         "host,host: where else a newcomer looks for rank 0, at its port"),
     TEXT("GYRE_INTERFACE", "the route to rank 0", false, "which of this machine's addresses"),
     TEXT("GYRE_PORT_RANGE", "any", false, "low-high: ports for data connections"),
     TEXT("GYRE_KEY_FILE", "~/.config/gyre/key", false, "the file of the job's secret"),

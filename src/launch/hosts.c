@@ -34,7 +34,8 @@ static const char *const carried[] = {"LD_LIBRARY_PATH", "OMP_NUM_THREADS",  "OP
 static const char *const private[] = {"GYRE_KEY",         "GYRE_KEY_FD",  "GYRE_KEY_FILE",
                                       "GYRE_LAUNCHER_FD", "GYRE_JOB",     "GYRE_SIMULATED_NODE",
                                       "GYRE_ROOT",        "GYRE_SSH",     "GYRE_EPOCH",
-                                      "GYRE_TERMINAL",    "GYRE_ELASTIC", "GYRE_JOINING"};
+                                      "GYRE_TERMINAL",    "GYRE_ELASTIC", "GYRE_JOINING",
+                                      "GYRE_ROOT_HOSTS"};
 
 static bool named(const char *variable, const char *const *names, size_t count)
 {
@@ -90,9 +91,10 @@ static void put_sizes(FILE *out, const struct gyre_seating *seating)
 
 /* The command line of the launcher on the other host. The caller frees the text; NULL without
  * memory. */
-static char *far_command(const struct gyre_launch_options *options,
+static char *far_command(const struct gyre_children *all, const struct gyre_launch_options *options,
                          const struct gyre_launch_job *job, int node, bool joins)
 {
+    char hosts[GYRE_HOSTS_TEXT];
     char *text = NULL;
     size_t length;
     FILE *out = open_memstream(&text, &length);
@@ -110,7 +112,11 @@ static char *far_command(const struct gyre_launch_options *options,
     if (job->elastic_least)
         fprintf(out, " --elastic %d:%d", job->elastic_least, gyre_launch_elastic_most(job));
     fputs(job->changes ? " --changes" : "", out);
-    fputs(joins ? " --joining" : "", out);
+    if (joins) {
+        gyre_children_list_hosts(all, hosts);
+        fputs(" --joining --root-hosts", out);
+        gyre_host_put_word(out, hosts);
+    }
     fputs(options->bind ? " --bind" : "", out);
     fputs(options->prefix ? "" : " --no-prefix", out);
     if (options->log_dir) {
@@ -215,14 +221,25 @@ static int check_root(const struct gyre_launch_job *job, struct gyre_trouble *tr
         gyre_host_name());
 }
 
+/* How ranks on other hosts find this one: without the user that ssh takes. */
+static void name_for_ranks(const char *host, char name[GYRE_CHILD_HOST_MAX])
+{
+    const char *at = strchr(host, '@');
+    snprintf(name, GYRE_CHILD_HOST_MAX, "%s",
+             gyre_host_is_here(host) ? gyre_host_name()
+             : at                    ? at + 1
+                                     : host);
+}
+
 static int start_launcher(struct gyre_children *all, int node,
                           const struct gyre_launch_options *options,
                           const struct gyre_launch_job *job, bool joins,
                           struct gyre_trouble *trouble)
 {
     static char host[GYRE_HOST_MAX];
-    char *command = far_command(options, job, node, joins);
+    char *command = far_command(all, options, job, node, joins);
     snprintf(host, sizeof host, "%s", job->hosts.name[node]);
+    name_for_ranks(host, all->child[node].host);
     all->child[node].ranks = job->seating.size[node];
     int status = command ? start_host(all, node, host, command, job->key, trouble)
                          : gyre_trouble_set(trouble, -ENOMEM, "no memory for a command line");

@@ -119,6 +119,8 @@ static int start_children(struct gyre_children *all, const struct gyre_launch_op
     all->remote = options->hosts;
     all->node = options->controlled ? 0 : options->node;
     all->leads = !options->node;
+    snprintf(all->here, sizeof all->here, "%s", job->here);
+    snprintf(all->hosts, sizeof all->hosts, "%s", options->root_hosts ? options->root_hosts : "");
     all->elastic = (struct gyre_elastic){.least = job->elastic_least,
                                          .ranks = gyre_seating_world(&job->seating),
                                          .returns = gyre_launch_returns(job)};

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "transport/join/join.h"
+#include "transport/net/address.h"
 #include "transport/net/socket.h"
 
 #include <arpa/inet.h>
@@ -140,6 +141,17 @@ static int exchange_jobs(const struct gyre_joined *joined, const struct gyre_lau
                         : preside(joined, minutes, deadline_ns, trouble);
 }
 
+/* Where ranks on other nodes find those of this member's: at its address, without the port. */
+static void name_member(const struct gyre_member *member, char host[GYRE_HOST_MAX])
+{
+    char text[GYRE_ADDRESS_TEXT];
+    gyre_address_format(&member->address, text);
+    *strrchr(text, ':') = 0;
+    size_t length = strlen(text);
+    bool bracketed = *text == '[' && length && text[length - 1] == ']';
+    snprintf(host, GYRE_HOST_MAX, "%.*s", (int)length - 2 * bracketed, text + bracketed);
+}
+
 /* Moves the connections that are kept out of `joined`. */
 static int open_lines(struct gyre_meeting *meeting, struct gyre_joined *joined,
                       const struct gyre_launch_job *job)
@@ -156,6 +168,7 @@ static int open_lines(struct gyre_meeting *meeting, struct gyre_joined *joined,
         launcher_line->fd = joined->peer[first + i].control;
         gyre_socket_tune(launcher_line->fd, DEAD_TIME_MS); /* nobody beats on this line */
         joined->peer[first + i].control = -1;
+        name_member(&joined->member[first + i], launcher_line->host);
         snprintf(launcher_line->name, sizeof launcher_line->name, "the launcher of node %d on %s",
                  first + i, joined->member[first + i].host);
     }
@@ -206,6 +219,8 @@ int gyre_meeting_hold(struct gyre_meeting *meeting, int node, struct gyre_launch
                           job->seating.nodes, job->master_addr, job->master_port);
     if (!status)
         status = adopt(&minutes, job, trouble);
+    if (!status)
+        name_member(&joined->member[joined->rank], job->here);
     if (!status && (status = open_lines(meeting, joined, job)))
         gyre_trouble_set(trouble, status, "no memory for %d launchers", job->seating.nodes);
     gyre_joined_destroy(joined);

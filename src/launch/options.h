@@ -24,13 +24,14 @@ struct gyre_launch_options {
     const char *log_dir;     /* the folder of rank-<r>.out and rank-<r>.err; NULL: no logs */
     bool bind;               /* each rank runs on its own cores */
     bool prefix;             /* "[rank] " before each line */
-    int restarts;         /* how often the whole job is started again after a failure, at most; or
+    int restarts;           /* how often the whole job is started again after a failure, at most; or
                              a lost rank of an elastic job */
-    int restart_pause_ms; /* before the first of these; each later one doubles it, up to 30 s */
-    int elastic_least;    /* ranks that must be left of a job that loses some; 0: all */
-    int elastic_most;     /* to which it may grow; 0: as many as at its start */
-    int epoch;            /* of the first start; -1: the environment's */
-    bool joining;         /* the ranks join a job that runs */
+    int restart_pause_ms;   /* before the first of these; each later one doubles it, up to 30 s */
+    int elastic_least;      /* ranks that must be left of a job that loses some; 0: all */
+    int elastic_most;       /* to which it may grow; 0: as many as at its start */
+    int epoch;              /* of the first start; -1: the environment's */
+    bool joining;           /* the ranks join a job that runs */
+    const char *root_hosts; /* where these find it, beside master_addr; NULL: nowhere else */
 };
 
 #endif

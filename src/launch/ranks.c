@@ -1,14 +1,15 @@
 /* The ranks of this machine.
  *
  * Each rank is the user's program. Its environment has the variables that launchers of this field
- * usually set, from which any program finds its place, and up to seven more:
+ * usually set, from which any program finds its place, and up to eight more:
  *
  *     RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT
  *     TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS
  *     GYRE_JOB             the job's name
  *     GYRE_EPOCH           how often the job was restarted
  *     GYRE_ELASTIC         how few and how many ranks an elastic job may have
- *     GYRE_JOINING         1: the rank is started again, and joins a job that runs
+ *     GYRE_JOINING         1: the rank joins a job that runs
+ *     GYRE_ROOT_HOSTS      where that may be found, beside MASTER_ADDR
  *     GYRE_KEY_FD          32 secret bytes in a memfd of the rank's own
  *     GYRE_LAUNCHER_FD     a pipe that ends with the launcher
  *     GYRE_SIMULATED_NODE  the node this rank plays, where one machine plays several
@@ -35,13 +36,9 @@ static const char *const thread_variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_
                                                "NUMEXPR_NUM_THREADS"};
 
 /* Variables of another launcher that may have started this one: they describe another job. */
-static const char *const foreign_variables[] = {"GYRE_ELASTIC",
-                                                "GYRE_JOINING",
-                                                "GYRE_KEY",
-                                                "GYRE_KEY_FD",
-                                                "GYRE_SIMULATED_NODE",
-                                                "TORCHELASTIC_RUN_ID",
-                                                "TORCHELASTIC_USE_AGENT_STORE"};
+static const char *const foreign_variables[] = {
+    "GYRE_ELASTIC", "GYRE_ROOT_HOSTS",     "GYRE_JOINING",        "GYRE_KEY",
+    "GYRE_KEY_FD",  "GYRE_SIMULATED_NODE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"};
 
 int gyre_ranks_here(const struct gyre_launch_options *options, const struct gyre_seating *seating)
 {
@@ -76,7 +73,7 @@ static void add_restarts(struct gyre_variables *variables, const struct gyre_lau
 static void describe_rank(struct gyre_variables *variables,
                           const struct gyre_launch_options *options,
                           const struct gyre_launch_job *job, const struct gyre_rank_seat *place,
-                          bool joins)
+                          const char *joins_at)
 {
     for (size_t i = 0; i < sizeof foreign_variables / sizeof *foreign_variables; i++)
         if (job->has_key || strcmp(foreign_variables[i], "GYRE_KEY"))
@@ -89,8 +86,10 @@ static void describe_rank(struct gyre_variables *variables,
     if (job->elastic_least)
         gyre_variables_add(variables, "GYRE_ELASTIC=%d:%d", job->elastic_least,
                            gyre_launch_elastic_most(job));
-    if (joins)
+    if (joins_at)
         gyre_variables_add(variables, "GYRE_JOINING=1");
+    if (joins_at && *joins_at)
+        gyre_variables_add(variables, "GYRE_ROOT_HOSTS=%s", joins_at);
     if (options->simulate)
         gyre_variables_add(variables, "GYRE_SIMULATED_NODE=%d", place->node);
 }
@@ -159,6 +158,7 @@ static int start_place(struct gyre_children *all, int index,
                        bool joins, struct gyre_trouble *trouble)
 {
     static struct gyre_cores cores;
+    char hosts[GYRE_HOSTS_TEXT];
     cpu_set_t cpus;
     int first = options->simulate ? 0 : gyre_seating_first_rank(&job->seating, options->node);
     struct gyre_rank_seat place = gyre_seating_seat(&job->seating, first + index);
@@ -171,7 +171,8 @@ static int start_place(struct gyre_children *all, int index,
                                .key = job->has_key ? job->key : NULL};
     if (!cores.count)
         gyre_cores_find(&cores);
-    describe_rank(&variables, options, job, &place, joins);
+    gyre_children_list_hosts(all, hosts);
+    describe_rank(&variables, options, job, &place, joins ? hosts : NULL);
     add_threads(&variables, gyre_cores_per_rank(&cores, all->children));
     if (options->bind) {
         gyre_cores_of_rank(&cores, index, all->children, &cpus);

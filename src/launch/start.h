@@ -9,6 +9,7 @@ struct gyre_launch_job {
     struct gyre_seating seating; /* no node has size 0 */
     struct gyre_hosts hosts;     /* of the nodes, where they are started over ssh */
     bool changes;                /* hosts come and go */
+    char here[GYRE_HOST_MAX];    /* this host, as ranks on others find it; "": there are none */
     char master_addr[GYRE_HOST_MAX];
     int master_port;
     char id[64];

@@ -6,7 +6,7 @@
  * met. Whoever tells it a loss waits for its answer:
  *
  *     node 1 ──lost…───▶ node 0
- *                        node 0 ──restart 1 3──▶ node 1    start the place that was lost first
+ *                        node 0 ──restart 1 3…─▶ node 1    start the place that was lost first
  *                        node 0 ──forget───────▶ node 1    it stays empty
  *     node 1 ──back…───▶ all                               its rank is no loss any more
  *     node 1 ──well────▶ node 0                            a rank has ended well
@@ -60,12 +60,44 @@ static void close_if_over(struct gyre_children *all)
 static void answer_teller(const struct gyre_lost_ranks *loss, struct gyre_launcher_line *teller,
                           const char *word)
 {
-    char line[64];
+    char line[GYRE_HOSTS_TEXT + 64];
     snprintf(line, sizeof line, "%s\n", word);
     if (teller)
         gyre_launcher_line_say(teller, "%s", word);
     if (loss->ssh)
         gyre_again_say_behind_ssh(loss->ssh, line);
+}
+
+static void add_host_name(char text[GYRE_HOSTS_TEXT], int *count, const char *host)
+{
+    size_t used = strlen(text);
+    if (!*host || *count == GYRE_HOSTS_MOST || used + strlen(host) + 2 > GYRE_HOSTS_TEXT)
+        return;
+    snprintf(text + used, GYRE_HOSTS_TEXT - used, "%s%s", used ? "," : "", host);
+    ++*count;
+}
+
+static bool is_old(const struct gyre_child *child)
+{
+    return child->returns == 0 && !child->young;
+}
+
+void gyre_children_list_hosts(const struct gyre_children *all, char text[GYRE_HOSTS_TEXT])
+{
+    int count = 0;
+    *text = 0;
+    if (!decides(all)) {
+        snprintf(text, GYRE_HOSTS_TEXT, "%s", all->hosts);
+        return;
+    }
+    for (int old = 1; all->remote && old >= 0; old--)
+        for (int i = 0; i < all->children; i++)
+            if (all->child[i].pidfd >= 0 && is_old(&all->child[i]) == old)
+                add_host_name(text, &count, all->child[i].host);
+    add_host_name(text, &count, all->here);
+    for (int i = 0; i < all->launcher_lines; i++)
+        if (all->launcher_line[i].fd >= 0)
+            add_host_name(text, &count, all->launcher_line[i].host);
 }
 
 static void start_later(struct gyre_children *all, struct gyre_child *child, int restart)
@@ -79,13 +111,15 @@ static void start_later(struct gyre_children *all, struct gyre_child *child, int
 static void grant_restart(struct gyre_children *all, const struct gyre_lost_ranks *loss,
                           struct gyre_launcher_line *teller)
 {
-    char word[48];
+    char word[GYRE_HOSTS_TEXT + 48], hosts[GYRE_HOSTS_TEXT];
     all->elastic.awaited++;
     if (teller)
         teller->awaited++;
     if (loss->ssh)
         loss->ssh->awaited++;
-    snprintf(word, sizeof word, "restart %d %d", ++all->restarts.used, all->restarts.most);
+    gyre_children_list_hosts(all, hosts);
+    snprintf(word, sizeof word, "restart %d %d %s", ++all->restarts.used, all->restarts.most,
+             hosts);
     if (loss->child)
         start_later(all, loss->child, all->restarts.used);
     else
@@ -200,6 +234,7 @@ static void take_restart(struct gyre_children *all, const struct gyre_heard *hea
     struct gyre_child *child = find_asker(all);
     all->restarts.used = heard->number;
     all->restarts.most = heard->ranks;
+    snprintf(all->hosts, sizeof all->hosts, "%s", heard->text);
     if (child)
         start_later(all, child, heard->number);
 }

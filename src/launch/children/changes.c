@@ -154,6 +154,7 @@ void gyre_children_came(struct gyre_children *all, int index)
         all->elastic.ranks += ranks;
     child->lost = 0;
     child->leaves = false;
+    child->young = true;
     all->alive++;
     snprintf(text, sizeof text, "%s is started: %d rank%s join%s; %d ranks", child->name, ranks,
              ranks == 1 ? "" : "s", ranks == 1 ? "s" : "", all->elastic.ranks - all->elastic.lost);

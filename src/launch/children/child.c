@@ -276,6 +276,7 @@ void gyre_child_clear(struct gyre_child *child)
                               .returns = child->returns,
                               .restart = child->restart};
     memcpy(kept.name, child->name, sizeof kept.name);
+    memcpy(kept.host, child->host, sizeof kept.host);
     gyre_child_destroy(child);
     *child = kept;
     child->pidfd = child->input = -1;

@@ -66,18 +66,21 @@ struct gyre_spawn {
  * it is started again at its time. */
 enum gyre_child_return { GYRE_CHILD_ENDS, GYRE_CHILD_ASKS, GYRE_CHILD_RETURNS };
 
+#define GYRE_CHILD_HOST_MAX 128
+
 struct gyre_child {
     char name[192]; /* "rank 3 on gnode7": set by the caller, for reports */
     pid_t pid;
-    int pidfd;   /* -1 once the child was seen to end */
-    int input;   /* write end of the child's standard input; -1: none */
-    int status;  /* from waitpid(2), valid once pidfd is -1 */
-    int ranks;   /* that the child is, or whose launcher it reaches: set by the caller */
-    int lost;    /* of these */
-    int awaited; /* of these lost ranks, which are to be started again behind ssh */
-    bool
-        leaves; /* a launcher behind ssh, which was asked to have its ranks leave; also once gone */
-    uint64_t hurry_ns;            /* when these ranks are ended; 0: they are not, or were */
+    int pidfd;                      /* -1 once the child was seen to end */
+    int input;                      /* write end of the child's standard input; -1: none */
+    int status;                     /* from waitpid(2), valid once pidfd is -1 */
+    char host[GYRE_CHILD_HOST_MAX]; /* behind ssh: where ranks of others find its ranks; "": here */
+    int ranks;         /* that the child is, or whose launcher it reaches: set by the caller */
+    int lost;          /* of these */
+    int awaited;       /* of these lost ranks, which are to be started again behind ssh */
+    bool young;        /* a launcher behind ssh, whose ranks came to a job that ran */
+    bool leaves;       /* one that was asked to have its ranks leave; also once it is gone */
+    uint64_t hurry_ns; /* when these ranks are ended; 0: they are not, or were */
     enum gyre_child_return again; /* whether an elastic job starts it again after its end */
     uint64_t due_ns;              /* when */
     int returns;                  /* how often it was started again, the next start included */

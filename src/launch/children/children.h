@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <signal.h>
 
+enum { GYRE_HOSTS_TEXT = 1024, GYRE_HOSTS_MOST = 16 }; /* that a newcomer is told */
 #define GYRE_CHILDREN_DOUBT_MS      200  /* in which a death by signal replaces an exit code */
 #define GYRE_CHILDREN_LAST_WORDS_MS 1000 /* in which other children may write after a failure */
 #define GYRE_CHILDREN_TERM_MS       5000 /* from the signal that asks for the end to SIGKILL */
@@ -89,7 +90,9 @@ struct gyre_children {
     bool tells_early; /* a launcher above waits for the report: print the report at the failure */
     struct gyre_launcher_line *launcher_line;
     int launcher_lines;
-    int node;      /* of the launchers that met; 0 elsewhere */
+    int node;                       /* of the launchers that met; 0 elsewhere */
+    char here[GYRE_CHILD_HOST_MAX]; /* this host, as ranks of others find it; "": there are none */
+    char hosts[GYRE_HOSTS_TEXT];    /* on which there are ranks, as the leader has told */
     bool leads;    /* node 0: tells each launcher the failures of the others, and decides for all */
     bool hurried;  /* a signal asked for the end: do not wait for slow readers of the output */
     bool for_good; /* a signal asked for the end, or no other start can help */
@@ -150,6 +153,10 @@ void gyre_children_clear(struct gyre_children *all, int index);
 void gyre_children_came(struct gyre_children *all, int index);
 /* Writes a line to standard error. */
 void gyre_children_tell(struct gyre_children *all, const char *text);
+
+/* Lists hosts that have ranks, "a,b", at most GYRE_HOSTS_MOST: those whose ranks have never been
+ * started again come first, because rank 0 is one of the oldest. */
+void gyre_children_list_hosts(const struct gyre_children *all, char text[GYRE_HOSTS_TEXT]);
 
 /* The pause before a start, after so many others: 1, 2, 4 … 30 s, where the first is a second. */
 int gyre_restart_pause_ms(int first_ms, int used);

@@ -84,8 +84,9 @@ static struct gyre_heard read_word(const char *line)
     if (sscanf(line, "lost %d %d %d %n", &node, &ranks, &number, &text) == 3 &&
         is_exit_code(number) && node >= 0 && ranks >= 0)
         return (struct gyre_heard){GYRE_WORD_LOST, number, line + text, node, ranks};
-    if (sscanf(line, "restart %d %d", &number, &ranks) == 2 && number > 0 && ranks >= number)
-        return (struct gyre_heard){GYRE_WORD_RESTART, number, "", 0, ranks};
+    if (sscanf(line, "restart %d %d %n", &number, &ranks, &text) == 2 && number > 0 &&
+        ranks >= number)
+        return (struct gyre_heard){GYRE_WORD_RESTART, number, line + text, 0, ranks};
     if (sscanf(line, "back %d %d %n", &node, &ranks, &text) == 2 && node >= 0 && ranks > 0)
         return (struct gyre_heard){GYRE_WORD_BACK, 0, line + text, node, ranks};
     return (struct gyre_heard){find_plain_word(line), 0, "", 0, 0};

@@ -7,8 +7,8 @@
  *
  * Where an elastic job starts lost ranks again:
  *
- *     restart 1 3                     from the leader: start the rank that was lost first again, as
- *                                     restart 1 of 3
+ *     restart 1 3 a,b                 from the leader: start the rank that was lost first again, as
+ *                                     restart 1 of 3; on these hosts there are ranks
  *     forget                          from the leader: its place stays empty
  *     back 1 2 rank 4 on b is …       of node 1, 2 ranks have been started again
  *     well                            to the leader: a rank has ended well
@@ -37,6 +37,7 @@ struct gyre_launcher_line {
     int node, ranks, lost; /* of a launcher that was met: its node, whose ranks are lost in part */
     int awaited;           /* of these lost ranks, which are to be started again */
     char name[192];        /* who speaks, for reports */
+    char host[128];        /* where ranks find those of a launcher that was met */
     char line[2048];
     size_t length;
 };

@@ -383,6 +383,19 @@ int gyre_job_find_joining(const struct gyre_options *options, bool *joining,
     return status;
 }
 
+/* Rank 0 of a job that runs may have gone to another host. */
+static int find_root_hosts(struct gyre_job *job, struct gyre_trouble *trouble)
+{
+    const char *hosts = gyre_job_variable("GYRE_ROOT_HOSTS");
+    if (hosts && strlen(hosts) >= sizeof job->root_hosts) {
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "GYRE_ROOT_HOSTS has %zu characters, at most %zu are allowed",
+                                strlen(hosts), sizeof job->root_hosts - 1);
+    }
+    snprintf(job->root_hosts, sizeof job->root_hosts, "%s", hosts ? hosts : "");
+    return 0;
+}
+
 /* A launcher that has started this process says what the job's place and name follow from. A world
  * of 1 would have no place. */
 int gyre_job_discover_running(const struct gyre_options *options, struct gyre_job *job,
@@ -400,5 +413,8 @@ int gyre_job_discover_running(const struct gyre_options *options, struct gyre_jo
     job->rank = job->first_here = 0;
     job->local_rank = options->local_rank > 0 ? options->local_rank : job->local_rank;
     job->local_world = -1;
+    if (status == 0) {
+        status = find_root_hosts(job, trouble);
+    }
     return status ? status : find_meeting(options, job, trouble);
 }

@@ -28,6 +28,8 @@ struct gyre_job {
     bool authenticated;          /* false: GYRE_AUTH=none */
     enum gyre_root_kind root_kind;
     char root_host[256];
+    /* Further hosts where a newcomer looks for rank 0, at the same port; "": none. */
+    char root_hosts[1024];
     uint16_t root_port;  /* 0: rank 0 picks a free one (file) */
     int root_port_tries; /* ports from root_port on that rank 0 may have, 1 … 17 */
     char root_file[512];

@@ -14,6 +14,9 @@
  * other than "localhost" leads to loopback, where no other machine could arrive. Debian's
  * /etc/hosts does the latter with a machine's own name.
  *
+ * In a job that runs rank 0 may be on another machine than at first. It listens there at the same
+ * port, and newcomers are told the hosts where it may be.
+ *
  * Tested by tests/program/job/join.c. */
 #include "transport/join/place.h"
 
@@ -112,11 +115,25 @@ static int listen_patiently(const struct gyre_job *job, struct gyre_rendezvous *
     return status;
 }
 
-static int open_address(const struct gyre_job *job, struct gyre_rendezvous *place,
+/* Looks the job's address up. The name of a machine that has gone may be unknown: another machine
+ * listens at all its addresses. */
+static int resolve_own(const struct gyre_rendezvous_wish *wish, struct sockaddr_storage *address,
+                       struct gyre_trouble *trouble)
+{
+    struct gyre_trouble ignored = {0};
+    int count = gyre_address_resolve(wish->job->root_host, wish->job->root_port, address, ADDRESSES,
+                                     wish->moved ? &ignored : trouble);
+    if (count < 0 && wish->moved)
+        add_any(address, &count);
+    return count;
+}
+
+static int open_address(const struct gyre_rendezvous_wish *wish, struct gyre_rendezvous *place,
                         struct gyre_trouble *trouble)
 {
+    const struct gyre_job *job = wish->job;
     struct sockaddr_storage address[ADDRESSES];
-    int count = gyre_address_resolve(job->root_host, job->root_port, address, ADDRESSES, trouble);
+    int count = resolve_own(wish, address, trouble);
     if (count < 0)
         return count;
     bool all = gyre_address_is_loopback(&address[0]) && !means_loopback(job->root_host);
@@ -236,7 +253,7 @@ int gyre_rendezvous_open(const struct gyre_rendezvous_wish *wish, struct gyre_re
                          struct gyre_trouble *trouble)
 {
     enum gyre_root_kind kind = wish->job->root_kind;
-    int status = kind == GYRE_ROOT_ADDRESS ? open_address(wish->job, place, trouble)
+    int status = kind == GYRE_ROOT_ADDRESS ? open_address(wish, place, trouble)
                  : kind == GYRE_ROOT_HELD  ? open_held(wish->job, place, trouble)
                                            : open_written(wish, place, trouble);
     if (status)
@@ -346,18 +363,41 @@ static int find_written(struct gyre_job *job, struct sockaddr_storage *out, int 
     return status;
 }
 
-int gyre_rendezvous_find(struct gyre_job *job, struct sockaddr_storage *out, int max,
-                         struct gyre_trouble *trouble)
+/* The places of one host, which may be on several ports. */
+static int find_at_host(const struct gyre_job *job, const char *host, struct sockaddr_storage *out,
+                        int max, struct gyre_trouble *trouble)
 {
     struct sockaddr_storage address[ADDRESSES];
-    if (job->root_kind == GYRE_ROOT_FILE || job->root_kind == GYRE_ROOT_STORE)
-        return find_written(job, out, max, trouble);
-    int count = gyre_address_resolve(job->root_host, job->root_port, address, ADDRESSES, trouble),
-        found = 0;
+    int count = gyre_address_resolve(host, job->root_port, address, ADDRESSES, trouble), found = 0;
     for (int try = 0; try < job->root_port_tries && job->root_port + try <= 65535; try++)
         for (int i = 0; i < count && found < max; i++) {
             out[found] = address[i];
             gyre_address_set_port(&out[found++], (uint16_t)(job->root_port + try));
         }
     return count < 0 ? count : found;
+}
+
+/* Adds the places of the further hosts to those that were found, if any was. A name that nobody
+ * knows is passed over. */
+static int add_further_hosts(const struct gyre_job *job, struct sockaddr_storage *out, int found,
+                             int max)
+{
+    char list[sizeof job->root_hosts], *rest = list;
+    snprintf(list, sizeof list, "%s", job->root_hosts);
+    for (char *host; (host = strsep(&rest, ","));) {
+        struct gyre_trouble ignored = {0};
+        const int before = found < 0 ? 0 : found;
+        int more = *host ? find_at_host(job, host, out + before, max - before, &ignored) : 0;
+        found = more > 0 ? before + more : found;
+    }
+    return found;
+}
+
+int gyre_rendezvous_find(struct gyre_job *job, struct sockaddr_storage *out, int max,
+                         struct gyre_trouble *trouble)
+{
+    if (job->root_kind == GYRE_ROOT_FILE || job->root_kind == GYRE_ROOT_STORE)
+        return find_written(job, out, max, trouble);
+    int found = find_at_host(job, job->root_host, out, max, trouble);
+    return job->root_hosts[0] ? add_further_hosts(job, out, found, max) : found;
 }

@@ -12,6 +12,7 @@ struct gyre_rendezvous_wish {
     const struct gyre_job *job;
     const char *interface;        /* GYRE_INTERFACE; NULL: none */
     uint16_t port_low, port_high; /* of a listener that a file tells; 0, 0: any */
+    bool moved; /* this may be another machine than the one that the address names */
 };
 
 struct gyre_rendezvous {

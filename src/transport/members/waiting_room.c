@@ -382,7 +382,8 @@ static int start_room(struct gyre_waiting_room *room,
     const struct gyre_rendezvous_wish wish = {.job = &room->job,
                                               .interface = options->interface,
                                               .port_low = options->port_low,
-                                              .port_high = options->port_high};
+                                              .port_high = options->port_high,
+                                              .moved = true};
     if (!room->configuration || room->wake < 0)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory to let newcomers wait");
     int status = gyre_rendezvous_open(&wish, &room->place, trouble);

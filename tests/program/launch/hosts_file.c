@@ -42,7 +42,8 @@ static void change_hosts(const char *text)
 }
 
 /* Says when it comes, and ends well by SIGUSR1. */
-#define COMES "trap 'exit 0' USR1; echo come ${GYRE_JOINING-first} $RANK of $GYRE_ELASTIC;"
+#define COMES                                                                                      \
+    "trap 'exit 0' USR1; echo come ${GYRE_JOINING-first} $RANK of $GYRE_ELASTIC $GYRE_ROOT_HOSTS;"
 #define STAYS "while :; do sleep 1 & wait; done"
 /* Reads the byte by which it is asked to leave, so there is one such rank on a host. */
 #define LEAVES                                                                                     \
@@ -107,8 +108,8 @@ static void new_hosts_come(void **state)
     rig_wait_for(&rig, "gyre run: ssh to b is started: 1 rank joins; 2 ranks");
     rig_wait_for(&rig, "gyre run: ssh to c is started: 1 rank joins; 3 ranks");
     rig_wait_for(&rig, "gyre run: host d waits: the job has all the 3 ranks of --elastic");
-    rig_wait_for(&rig, "[1] come 1 1 of 1:3");
-    rig_wait_for(&rig, "[2] come 1 2 of 1:3");
+    rig_wait_for(&rig, "[1] come 1 1 of 1:3 a\n");
+    rig_wait_for(&rig, "[2] come 1 2 of 1:3 a,b\n");
     end_well();
 }
 

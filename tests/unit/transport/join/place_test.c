@@ -5,6 +5,7 @@
 
 #include "transport/join/place.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -45,11 +46,32 @@ static void what_is_no_file_is_refused(void **state)
     assert_non_null(strstr(trouble.text, "writable by nobody else"));
 }
 
+/* A name that nobody knows is passed over, unless there is no other. */
+static void further_hosts_are_looked_at(void **state)
+{
+    struct gyre_job job = {.root_kind = GYRE_ROOT_ADDRESS,
+                           .root_host = "no-such-host.invalid",
+                           .root_port = 4000,
+                           .root_port_tries = 1,
+                           .root_hosts = "127.0.0.2,no-such-host.invalid,,127.0.0.3"};
+    struct sockaddr_storage address[4];
+    assert_int_equal(gyre_rendezvous_find(&job, address, 4, &trouble), 2);
+    const struct sockaddr_in *second = (const struct sockaddr_in *)&address[1];
+    assert_int_equal(ntohl(second->sin_addr.s_addr), 0x7f000003);
+    assert_int_equal(ntohs(second->sin_port), 4000);
+    assert_int_equal(gyre_rendezvous_find(&job, address, 1, &trouble), 1);
+    snprintf(job.root_hosts, sizeof job.root_hosts, "no-such-host.invalid");
+    trouble = (struct gyre_trouble){0};
+    assert_true(gyre_rendezvous_find(&job, address, 4, &trouble) < 0);
+    assert_non_null(strstr(trouble.text, "no-such-host.invalid"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_address_is_read),
         cmocka_unit_test(what_is_no_file_is_refused),
+        cmocka_unit_test(further_hosts_are_looked_at),
     };
     return cmocka_run_group_tests(tests, file_room_open, file_room_close);
 }
