@@ -46,7 +46,17 @@ struct gyre_fold_task {
     uint32_t divisor;    /* of an average; 0: none */
     bool stream;         /* the result is larger than the cache: stored around it */
     const void *context; /* of a user's own fold; NULL otherwise */
+
+    /* Of a device's fold whose addresses are not known when it is put on a stream: its table, in
+     * pinned memory of GYRE_FOLD_TABLE bytes. Without `fills` the addresses are not looked at, and
+     * the kernel takes from the table all but the numbers of sources and destinations, which are
+     * then the most. With `fills` the table is written and nothing is launched; a count of 0 makes
+     * the kernel do nothing. */
+    void *table;
+    bool fills;
 };
+
+#define GYRE_FOLD_TABLE 2048
 
 typedef void (*gyre_fold)(const struct gyre_fold_task *task, void *native_queue);
 

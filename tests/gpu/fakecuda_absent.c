@@ -43,6 +43,11 @@ void fakecuda_heal(void)
 {
 }
 
+int fakecuda_blocked(void)
+{
+    return 0;
+}
+
 bool fakecuda_spoiled(CUstream stream)
 {
     (void)stream;

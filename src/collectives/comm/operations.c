@@ -312,7 +312,7 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_request *request, 
 /* -- streams ----------------------------------------------------------------------------------- */
 
 /* Refuses a stream that is being captured: an operation needs the host each time it runs. */
-static int check_stream(struct gyre_comm *comm, void *stream)
+static int admit_stream(struct gyre_comm *comm, void *stream)
 {
     bool captured = false;
     int status = gyre_fold_queue_check_stream(&comm->progress->fold_queue, stream, &captured,
@@ -332,7 +332,7 @@ static int run_alone_on(struct gyre_comm *comm, const struct gyre_request *reque
 {
     const struct gyre_request_buffer *input = &request->input;
     uint8_t *to = (uint8_t *)request->output.address + gyre_shape_displacement(&request->shape, 0);
-    int status = check_stream(comm, stream);
+    int status = admit_stream(comm, stream);
     return status || !input->bytes || input->address == to
                ? status
                : gyre_fold_queue_copy_on(&comm->progress->fold_queue, stream, to, input->address,
@@ -346,7 +346,7 @@ static int begin_on(struct gyre_comm *comm, const struct gyre_request *request, 
     struct gyre_operation *op;
     int status = find_plan(comm, &request->shape, &plan);
     if (!status)
-        status = check_stream(comm, stream);
+        status = admit_stream(comm, stream);
     if (!status)
         status =
             gyre_comm_start_plan(comm, plan, request->input.address, request->output.address, &op);

@@ -16,11 +16,15 @@
  * tests/sim/mesh.c. */
 #include "collectives/engine/engine.h"
 
+#include "base/clock.h"
 #include "collectives/engine/steps.h"
 #include "collectives/mapped/mapped.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
+
+#define FOLDS_NS UINT64_C(2000000000) /* that folds of a failed job are waited for */
 
 int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_engine **out,
                        struct gyre_trouble *trouble)
@@ -34,8 +38,8 @@ int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_en
     engine->world = options->world;
     engine->links = options->links;
     engine->mesh = options->mesh;
-    engine->mirrors =
-        (struct gyre_mirror_pool){options->fold_queue, options->n, options->rank, NULL};
+    engine->mirrors = (struct gyre_mirror_pool){
+        .fold_queue = options->fold_queue, .n = options->n, .rank = options->rank};
     engine->scratch_domain = options->scratch_domain;
     engine->planning = (struct gyre_plan_options){.n = options->n,
                                                   .rank = options->rank,
@@ -156,12 +160,26 @@ struct gyre_operation *gyre_engine_adopt(struct gyre_engine *engine, struct gyre
 
 /* -- failure ----------------------------------------------------------------------------------- */
 
+/* Waits for streams that fold into peers' memory, but not for ever. A stream that only waits is
+ * stopped: its table has nothing to do. */
+static void await_folds(struct gyre_engine *engine)
+{
+    uint64_t limit = gyre_now_ns() + FOLDS_NS;
+    for (uint32_t i = 0; i < engine->orders; i++) {
+        const struct gyre_operation *op = engine->order[i];
+        while (op->folding && gyre_stream_wait_steps(&op->stream_wait) < 2 &&
+               !engine->mirrors.fold_queue->status && gyre_now_ns() < limit)
+            sched_yield();
+    }
+}
+
 /* Lets streams go. What the fold queue still writes comes first; the wait is short, unless a stream
  * that has to go holds the queue up. */
 void gyre_engine_let_streams_go(struct gyre_engine *engine)
 {
     if (engine->mirrors.fold_queue)
         gyre_fold_queue_settle(engine->mirrors.fold_queue);
+    await_folds(engine);
     for (uint32_t i = 0; i < engine->orders; i++)
         gyre_stream_wait_give(&engine->order[i]->stream_wait);
 }

@@ -7,6 +7,8 @@
  * tests/sim/engine.c and tests/sim/mesh.c. */
 #include "collectives/engine/flight.h"
 
+#include "collectives/mapped/push_device.h"
+
 #include <string.h>
 
 static uint32_t free_operation_place(const struct gyre_engine *engine)
@@ -44,14 +46,23 @@ struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre
     return op;
 }
 
+static void give_table(struct gyre_engine *engine, struct gyre_operation *op)
+{
+    gyre_late_give(&engine->mirrors.tables, op->table);
+    op->table = NULL;
+}
+
 int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op, void *stream,
                             struct gyre_trouble *trouble)
 {
-    int status = gyre_mirror_post_on(op->mirror, engine->mirrors.fold_queue, stream,
-                                     &op->stream_wait, trouble);
+    int status = op->direct ? gyre_push_post_on(engine->mesh, op, stream, trouble)
+                            : gyre_mirror_post_on(op->mirror, engine->mirrors.fold_queue, stream,
+                                                  &op->stream_wait, trouble);
     op->held = op->awaits_stream = status == 0;
     if (status)
         gyre_stream_wait_give(&op->stream_wait);
+    if (status)
+        give_table(engine, op);
     return status;
 }
 
@@ -88,6 +99,7 @@ void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, i
 void gyre_engine_release(struct gyre_engine *engine, struct gyre_operation *op)
 {
     gyre_mirror_release(op->mirror);
+    give_table(engine, op);
     op->mirror = NULL;
     op->used = false;
     count_end(engine);

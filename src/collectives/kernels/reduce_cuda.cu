@@ -22,6 +22,9 @@
  * (1 KiB of addresses, and for multiples the numbers): nothing is copied to the device, and nothing
  * outlives the launch.
  *
+ * A late fold has its addresses in a table, which the host fills while the kernel waits on its stream
+ * for its turn. Each block copies the table first.
+ *
  * A cast reads elements of one type and writes those of another: a unit is then a pack of the
  * narrower type and two packs of the wider.
  *
@@ -32,12 +35,16 @@
 
 #include "collectives/kernels/cuda_numbers.h"
 
+#include <atomic>
+#include <cstddef>
+
 #define THREADS 256
 /* 1,024 threads of 64 registers, which every device of compute capability 7.5 or more holds. */
 #define BLOCKS_PER_SM 4
 #define PACK_BYTES    16
 #define LANES_BYTES   128 /* of accumulators that a thread holds at once */
 #define UNROLL_MOST   4
+#define DEVICES       64
 
 #ifdef __CUDACC__
 #define UNROLLED     _Pragma("unroll")
@@ -295,16 +302,55 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
                                     THREADS - 1 - threadIdx.x);
 }
 
+/* Words of the table that a launch with so many addresses uses. */
+template <class Arguments>
+static __device__ __forceinline__ bool uses_word(uint32_t i, uint32_t sources,
+                                                 uint32_t destinations)
+{
+    constexpr uint32_t first = offsetof(fold_arguments, destination) / sizeof(uint64_t),
+                       after = first + GYRE_FOLD_DESTINATIONS,
+                       numbers = sizeof(fold_arguments) / sizeof(uint64_t);
+    if (i < first)
+        return i < sources;
+    return i < after ? i - first < destinations : i < numbers || i - numbers < sources;
+}
+
+/* The same fold by a table. The host's memory is far: it is read once by each block. */
+template <class Fold, class Wide>
+static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
+    late_kernel(const typename Fold::arguments *table, uint32_t sources, uint32_t destinations)
+{
+    __shared__ typename Fold::arguments own;
+    constexpr uint32_t words = sizeof(own) / sizeof(uint64_t);
+    for (uint32_t i = threadIdx.x; i < words; i += THREADS)
+        if (uses_word<typename Fold::arguments>(i, sources, destinations))
+            ((uint64_t *)&own)[i] = ((const volatile uint64_t *)table)[i];
+    __syncthreads();
+    fold_view<Wide, in_packs<Wide>>(own, blockIdx.x, threadIdx.x);
+    fold_view<Fold, at_edges<Fold>>(own, gridDim.x - 1 - blockIdx.x, THREADS - 1 - threadIdx.x);
+}
+
 /* -- its launch -------------------------------------------------------------------------------- */
+
+/* Multiprocessors of the current device, asked for once. */
+static int processors_here()
+{
+    static std::atomic<int> known[DEVICES];
+    int device = 0, processors = 1;
+    if (cudaGetDevice(&device) != cudaSuccess || device < 0 || device >= DEVICES)
+        return processors;
+    if (int found = known[device].load(std::memory_order_relaxed))
+        return found;
+    if (cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) == cudaSuccess)
+        known[device].store(processors, std::memory_order_relaxed);
+    return processors;
+}
 
 /* The number of blocks for `units`, no more than the device can hold at once. */
 static uint32_t grid_of(uint64_t units, uint64_t units_per_block)
 {
-    int device = 0, processors = 1;
     uint64_t wanted = (units + units_per_block - 1) / units_per_block;
-    if (cudaGetDevice(&device) == cudaSuccess)
-        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-    uint64_t most = (uint64_t)processors * BLOCKS_PER_SM;
+    uint64_t most = (uint64_t)processors_here() * BLOCKS_PER_SM;
     return (uint32_t)(wanted < most ? wanted : most);
 }
 
@@ -348,26 +394,59 @@ static void lay_out(fold_arguments *arguments, const gyre_fold_task *task, uint6
     arguments->edges = task->count - arguments->packed;
 }
 
-/* Posts the fold of `task`; a task of NULL only loads the kernel. */
-template <class Fold, class Wide> static void fold(const struct gyre_fold_task *task, void *stream)
+template <class Fold>
+static void describe(typename Fold::arguments *arguments, const struct gyre_fold_task *task)
 {
-    if (!task) {
-        cudaFuncAttributes unused;
-        cudaFuncGetAttributes(&unused, fold_kernel<Fold, Wide>);
-        return;
-    }
+    *arguments = {};
+    lay_out(arguments, task, sizeof(typename Fold::element), sizeof(typename Fold::stored));
+    arguments->sources = task->sources;
+    arguments->destinations = task->destinations;
+    arguments->divisor = task->divisor;
+    Fold::complete(arguments, task);
+}
+
+/* Launches the fold of a table. As many blocks as packs would need: where there are none, each has
+ * more to do. */
+template <class Fold, class Wide>
+static void launch_late(const struct gyre_fold_task *task, void *stream)
+{
+    static_assert(sizeof(typename Fold::arguments) <= GYRE_FOLD_TABLE, "the table holds them");
     const uint64_t unroll = batch<Wide, in_packs<Wide>>::units;
-    typename Fold::arguments arguments = {};
-    lay_out(&arguments, task, sizeof(typename Fold::element), sizeof(typename Fold::stored));
-    arguments.sources = task->sources;
-    arguments.destinations = task->destinations;
-    arguments.divisor = task->divisor;
-    Fold::complete(&arguments, task);
+    const typename Fold::arguments *table = (const typename Fold::arguments *)task->table;
+    uint32_t sources = task->sources, destinations = task->destinations;
+    void *list[] = {&table, &sources, &destinations};
+    uint64_t units = (task->count + in_packs<Wide>::lanes - 1) / in_packs<Wide>::lanes;
+    cudaLaunchKernel(late_kernel<Fold, Wide>, dim3(grid_of(units + 1, THREADS * unroll)),
+                     dim3(THREADS), list, 0, (cudaStream_t)stream);
+}
+
+template <class Fold, class Wide>
+static void launch_now(const struct gyre_fold_task *task, void *stream)
+{
+    const uint64_t unroll = batch<Wide, in_packs<Wide>>::units;
+    typename Fold::arguments arguments;
+    describe<Fold>(&arguments, task);
     void *list[] = {&arguments};
     uint32_t blocks = grid_of(arguments.units + arguments.edges, THREADS * unroll);
     if (blocks)
         cudaLaunchKernel(fold_kernel<Fold, Wide>, dim3(blocks), dim3(THREADS), list, 0,
                          (cudaStream_t)stream);
+}
+
+/* Posts the fold of `task`; a task of NULL only loads the kernels. */
+template <class Fold, class Wide> static void fold(const struct gyre_fold_task *task, void *stream)
+{
+    cudaFuncAttributes unused;
+    if (!task) {
+        cudaFuncGetAttributes(&unused, fold_kernel<Fold, Wide>);
+        cudaFuncGetAttributes(&unused, late_kernel<Fold, Wide>);
+    } else if (!task->table) {
+        launch_now<Fold, Wide>(task, stream);
+    } else if (task->fills) {
+        describe<Fold>((typename Fold::arguments *)task->table, task);
+    } else {
+        launch_late<Fold, Wide>(task, stream);
+    }
 }
 
 /* Bit operations have no width: those of any integer are folded as bytes, in packs of words. */

@@ -64,7 +64,7 @@ void gyre_fold_queue_deinit(struct gyre_fold_queue *fold_queue)
 }
 
 /* The kernels first: loading them may wait for streams, and without a queue none is held yet. */
-static int open_queue(struct gyre_fold_queue *fold_queue, struct gyre_trouble *trouble)
+static int open_work(struct gyre_fold_queue *fold_queue, struct gyre_trouble *trouble)
 {
     const struct gyre_device *device = fold_queue->device;
     int status = device->prepare(fold_queue->index, gyre_reduce_cuda_load, trouble);
@@ -77,7 +77,7 @@ int gyre_fold_queue_open(struct gyre_fold_queue *fold_queue, struct gyre_trouble
 {
     if (fold_queue->status)
         return gyre_trouble_set(trouble, fold_queue->status, "%s", fold_queue->trouble.text);
-    return fold_queue->work.queue ? 0 : open_queue(fold_queue, trouble);
+    return fold_queue->work.queue ? 0 : open_work(fold_queue, trouble);
 }
 
 int gyre_fold_queue_check_stream(struct gyre_fold_queue *fold_queue, void *stream, bool *captured,

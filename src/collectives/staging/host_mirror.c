@@ -103,6 +103,7 @@ void gyre_mirror_release(struct gyre_host_mirror *mirror)
 
 void gyre_mirror_pool_deinit(struct gyre_mirror_pool *pool)
 {
+    gyre_late_deinit(&pool->tables, pool->fold_queue);
     while (pool->first) {
         struct gyre_host_mirror *first = pool->first;
         pool->first = first->next;
@@ -246,7 +247,7 @@ static uint64_t post_mirror_copy(const struct gyre_host_mirror *mirror, uint64_t
 /* -- on the caller's stream -------------------------------------------------------------------- */
 
 /* All slices as one. */
-static struct gyre_slice whole_of(const struct gyre_host_mirror *mirror)
+static struct gyre_slice whole_mirror(const struct gyre_host_mirror *mirror)
 {
     struct gyre_slice slice = gyre_plan_slice(mirror->plan, mirror->n, mirror->rank, 0);
     slice.count = mirror->plan->shape.count;
@@ -254,9 +255,9 @@ static struct gyre_slice whole_of(const struct gyre_host_mirror *mirror)
 }
 
 /* The number of steps in which INPUT arrives: one block can be cut anywhere. */
-static uint32_t steps_of(const struct gyre_host_mirror *mirror)
+static uint32_t steps_of_mirror(const struct gyre_host_mirror *mirror)
 {
-    const struct gyre_slice slice = whole_of(mirror);
+    const struct gyre_slice slice = whole_mirror(mirror);
     if (!mirror->input || gyre_slice_blocks(&slice, GYRE_INPUT) != 1)
         return 1;
     return mirror->parcels < GYRE_MIRROR_STEPS ? (uint32_t)mirror->parcels : GYRE_MIRROR_STEPS;
@@ -265,7 +266,7 @@ static uint32_t steps_of(const struct gyre_host_mirror *mirror)
 /* Parcels of a step. */
 static uint64_t parcels_of_step(const struct gyre_host_mirror *mirror)
 {
-    uint32_t steps = steps_of(mirror);
+    uint32_t steps = steps_of_mirror(mirror);
     return (mirror->parcels + steps - 1) / steps;
 }
 
@@ -280,7 +281,7 @@ static int write_arrived(const struct gyre_host_mirror *mirror, void *stream, ui
 static int post_steps(const struct gyre_host_mirror *mirror, void *stream,
                       struct gyre_trouble *trouble)
 {
-    const struct gyre_slice all = whole_of(mirror);
+    const struct gyre_slice all = whole_mirror(mirror);
     struct gyre_span span = gyre_slice_block(&all, GYRE_INPUT, 0);
     uint64_t each = parcels_of_step(mirror) * mirror->each * mirror->plan->slice_count;
     uint64_t bytes = each * mirror->plan->element, at = 0, value = mirror->way.before;
@@ -302,7 +303,7 @@ static int post_steps(const struct gyre_host_mirror *mirror, void *stream,
 static int post_whole(const struct gyre_host_mirror *mirror, void *stream, enum gyre_buffer buffer,
                       struct gyre_trouble *trouble)
 {
-    const struct gyre_slice all = whole_of(mirror);
+    const struct gyre_slice all = whole_mirror(mirror);
     bool apart = buffer == GYRE_OUTPUT && mirror->plan->blocks.count;
     uint32_t blocks = gyre_slice_blocks(&all, buffer), pieces = blocks && !apart ? 1 : blocks;
     int status = 0;
@@ -324,14 +325,14 @@ static int post_input(const struct gyre_host_mirror *mirror, void *stream,
 {
     if (!mirror->input)
         return 0;
-    return steps_of(mirror) > 1 ? post_steps(mirror, stream, trouble)
-                                : post_whole(mirror, stream, GYRE_INPUT, trouble);
+    return steps_of_mirror(mirror) > 1 ? post_steps(mirror, stream, trouble)
+                                       : post_whole(mirror, stream, GYRE_INPUT, trouble);
 }
 
 /* Blocks with places of their own are short where they are many: each is a copy on the stream. */
 static bool suits_stream(const struct gyre_host_mirror *mirror)
 {
-    const struct gyre_slice all = whole_of(mirror);
+    const struct gyre_slice all = whole_mirror(mirror);
     bool apart = mirror->output && mirror->plan->blocks.count;
     return mirror->pinned.locked && !(apart && gyre_slice_blocks(&all, GYRE_OUTPUT) > BLOCKS_APART);
 }
@@ -341,7 +342,7 @@ int gyre_mirror_post_on(struct gyre_host_mirror *mirror, struct gyre_fold_queue 
                         struct gyre_trouble *trouble)
 {
     bool copies = mirror && suits_stream(mirror);
-    int status = gyre_stream_wait_take(stream_wait, copies ? steps_of(mirror) : 1, trouble);
+    int status = gyre_stream_wait_take(stream_wait, copies ? steps_of_mirror(mirror) : 1, trouble);
     if (status)
         return status;
     const struct gyre_stream_word words[] = {{stream_wait->arrived, stream_wait->value, true},

@@ -12,7 +12,7 @@
 #ifndef GYRE_COLLECTIVES_STAGING_HOST_MIRROR_H
 #define GYRE_COLLECTIVES_STAGING_HOST_MIRROR_H
 
-#include "collectives/staging/fold_queue.h"
+#include "collectives/staging/late_tables.h"
 #include "collectives/staging/operation.h"
 
 struct gyre_host_mirror; /* of one operation; from a pool */
@@ -22,6 +22,7 @@ struct gyre_mirror_pool {
     struct gyre_fold_queue *fold_queue; /* NULL: all buffers are the host's */
     uint32_t n, rank;
     struct gyre_host_mirror *first; /* all that were made */
+    struct gyre_late_tables tables; /* of folds on streams */
 };
 
 /* Finds the host mirror that these buffers want; NULL where they are the host's. Allocates where

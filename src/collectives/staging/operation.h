@@ -25,6 +25,8 @@ struct gyre_operation {
     struct gyre_host_mirror *mirror;     /* holds input and output, not the caller's; NULL: none */
     bool giving;                         /* all has run, and OUTPUT is on its way to the caller's */
     bool direct;                         /* PUSH: a device runs it, if every rank's can */
+    uint8_t *table;                      /* of its folds that stand on a stream; NULL: none do */
+    bool folding;                        /* the stream may fold by the table */
     bool awaits_stream;                  /* it begins when the stream has come */
     bool held;                           /* released at its end: only a stream waits for it */
     struct gyre_stream_wait stream_wait; /* the stream's words, until it is released */

@@ -15,7 +15,7 @@
 #define PAGE  4096u
 
 /* What the host knows of a place. A place that was given is free when the stream has passed. */
-struct place {
+struct stream_place {
     bool taken, given, leaves;
     uint64_t value;
 };
@@ -26,7 +26,7 @@ struct words {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct words *words;
-static struct place place[WORDS];
+static struct stream_place place[WORDS];
 static _Atomic uint32_t taken_count;
 static uint32_t next;
 
@@ -58,7 +58,7 @@ int gyre_stream_wait_open(const struct gyre_device *device, int index, struct gy
 /* -- under the lock ---------------------------------------------------------------------------- */
 
 /* Takes back places that streams have passed. */
-static void take_back(void)
+static void reap_passed(void)
 {
     for (uint32_t i = 0; i < WORDS && taken_count; i++)
         if (place[i].taken && place[i].given &&
@@ -73,7 +73,7 @@ static void take_back(void)
 static void take_place(uint32_t i, uint32_t steps, struct gyre_stream_wait *stream_wait)
 {
     uint64_t before = place[i].value;
-    place[i] = (struct place){.taken = true, .value = before + steps};
+    place[i] = (struct stream_place){.taken = true, .value = before + steps};
     taken_count++;
     *stream_wait = (struct gyre_stream_wait){.word = &words->go[i],
                                              .arrived = &words->arrived[i],
@@ -89,7 +89,7 @@ int gyre_stream_wait_take(struct gyre_stream_wait *stream_wait, uint32_t steps,
 {
     pthread_mutex_lock(&lock);
     if (taken_count == WORDS)
-        take_back();
+        reap_passed();
     bool full = taken_count == WORDS;
     while (!full && place[next % WORDS].taken)
         next++;
@@ -116,7 +116,7 @@ void gyre_stream_wait_give(struct gyre_stream_wait *stream_wait)
         return;
     atomic_store_explicit(stream_wait->word, stream_wait->value, memory_order_release);
     pthread_mutex_lock(&lock);
-    struct place *own = &place[stream_wait->word - words->go];
+    struct stream_place *own = &place[stream_wait->word - words->go];
     own->given = true;
     if (!own->leaves) {
         own->taken = false;
@@ -134,7 +134,7 @@ bool gyre_stream_wait_any(void)
 bool gyre_quiet_begin(void)
 {
     pthread_mutex_lock(&lock);
-    take_back();
+    reap_passed();
     if (!taken_count)
         return true;
     pthread_mutex_unlock(&lock);

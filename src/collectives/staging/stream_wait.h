@@ -10,9 +10,10 @@
  * has. So words are the process's, are locked once and never given up. A word only grows, and a
  * stream that waits for an earlier value passes.
  *
- * While a stream is held, or has not passed what it was told to pass, nothing may be called that waits for all of a device's work, as locking
- * and unlocking host memory does: the stream waits for an operation that the caller may have to
- * move. Such calls are made in a quiet moment, in which no stream begins to be held.
+ * While a stream is held, or has not passed what it was told to pass, nothing may be called that
+ * waits for all of a device's work, as locking and unlocking host memory does: the stream waits for
+ * an operation that the caller may have to move. Such calls are made in a quiet moment, in which no
+ * stream begins to be held.
  *
  * Any thread. */
 #ifndef GYRE_COLLECTIVES_STAGING_STREAM_WAIT_H
@@ -39,6 +40,13 @@ void gyre_stream_wait_give(struct gyre_stream_wait *stream_wait); /* none: nothi
 
 /* The stream will write `passed`: the words stay taken until then. Before give(). */
 void gyre_stream_wait_expect(const struct gyre_stream_wait *stream_wait);
+
+/* Lets the stream go on for some steps only: it waits again later. */
+static inline void gyre_stream_wait_advance(const struct gyre_stream_wait *stream_wait,
+                                            uint32_t steps)
+{
+    atomic_store_explicit(stream_wait->word, stream_wait->before + steps, memory_order_release);
+}
 
 /* The steps that the stream has arrived with. */
 static inline uint64_t gyre_stream_wait_steps(const struct gyre_stream_wait *stream_wait)

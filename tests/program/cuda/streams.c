@@ -8,8 +8,11 @@
 #include "collectives/kernels/reduce.h"
 #include "device/device.h"
 #include "program/cuda/stream_capture.h"
+#include "stand_in/fakecuda/fakecuda.h"
 #include "rig/test.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -394,6 +397,63 @@ static void nothing_waits_for_a_held_stream(void **state)
                      0);
 }
 
+/* -- a driver that keeps its callers ------------------------------------------------------------ */
+
+/* Tells the other rank when a thread of this one is kept inside the driver. */
+static void *tell_blocked(void *argument)
+{
+    struct rig *rig = argument;
+    while (!fakecuda_blocked())
+        sched_yield();
+    atomic_store(&rig->shared->flag, 1);
+    return NULL;
+}
+
+/* Rank 0 puts more on its stream, behind an operation that rank 1 has not called, than the driver
+ * takes: its thread is kept, and so would be any that posted something. */
+static int fill_queue(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    struct gyre_region alone;
+    pthread_t teller;
+    bool mapped = rig->argument, first = gyre_rank(comm) == 0;
+    const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
+    if (set_up(comm, &bench) || cuda->alloc(bench.device, COUNT * 4, GYRE_SHARE_OPEN, &alone, NULL))
+        return 1;
+    CUstream stream = bench.stream[0];
+    int32_t *memory = mapped ? bench.memory : (int32_t *)alone.base;
+    for (uint64_t i = 0; i < COUNT; i++)
+        bench.host[i] = value(gyre_rank(comm), i);
+    int bad = copy(memory, bench.host, stream) || gyre_barrier(comm);
+    if (first)
+        pthread_create(&teller, NULL, tell_blocked, rig);
+    else
+        rig_until(&rig->shared->flag, 1);
+    bad = bad || gyre_all_reduce_on(comm, memory, memory, COUNT, GYRE_I32, GYRE_SUM, stream);
+    for (int i = 0; i < 3000 && !bad && first; i++)
+        bad = failed(cuMemsetD8Async((CUdeviceptr)(uintptr_t)bench.other, 1, 1, bench.stream[0]));
+    bad = bad || copy(bench.host, memory, stream) || failed(cuStreamSynchronize(stream)) ||
+          check(comm, &bench, COUNT, 1);
+    if (first)
+        pthread_join(teller, NULL);
+    free(bench.host);
+    bad = gyre_finalize(comm) || bad;
+    cuda->free(&alone);
+    return bad;
+}
+
+static void a_full_launch_queue_stops_nobody(void **state)
+{
+    struct rig rig = {.n = 2, .transport = "auto", .body = fill_queue};
+    (void)state;
+    for (int mapped = 0; mapped < 2; mapped++) {
+        rig.argument = mapped ? &rig : NULL;
+        assert_int_equal(rig_run(&rig, 60), 0);
+    }
+    rig = (struct rig){.n = 2, .transport = "tcp", .body = fill_queue};
+    assert_int_equal(rig_run(&rig, 60), 0);
+}
+
 /* -- its end ----------------------------------------------------------------------------------- */
 
 /* Other streams have much to do, so this one comes to its wait late: not before the communicator
@@ -451,8 +511,13 @@ int main(void)
         cmocka_unit_test(nothing_waits_for_a_held_stream),
         cmocka_unit_test(a_stream_may_outlive_the_communicator),
     };
+    const struct CMUnitTest strict[] = {
+        cmocka_unit_test(a_full_launch_queue_stops_nobody),
+    };
     setenv("FAKECUDA_DEVICES", "2", 1);
     setenv("GYRE_DEVICES", "0,1,0,1", 0);
     setenv("FAKECUDA_DELAY", "300", 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failures = cmocka_run_group_tests(tests, NULL, NULL);
+    setenv("FAKECUDA_DELAY", "0", 1);
+    return fakecuda_stands_in() ? failures + cmocka_run_group_tests(strict, NULL, NULL) : failures;
 }
