@@ -1,5 +1,5 @@
-/* As much of cmocka as the kernels' tests use, for where there is no cmocka: a cross compiler. A
- * check that fails ends its test. */
+/* As much of cmocka as the tests of kernels and devices use, for where there is no cmocka: a cross
+ * compiler, or programs packed for another machine. A check that fails ends its test. */
 #ifndef GYRE_TESTS_ARM_CMOCKA_H
 #define GYRE_TESTS_ARM_CMOCKA_H
 
@@ -10,14 +10,18 @@
 struct CMUnitTest {
     const char *name;
     void (*run)(void **state);
+    int (*set_up)(void **state), (*tear_down)(void **state); /* NULL: nothing */
 };
 
-#define cmocka_unit_test(test)                                                                     \
+#define cmocka_unit_test_setup_teardown(test, set_up, tear_down)                                   \
     {                                                                                              \
-#test, test                                                                                \
+#test, test, set_up, tear_down                                                             \
     }
+#define cmocka_unit_test(test) cmocka_unit_test_setup_teardown(test, NULL, NULL)
 #define cmocka_run_group_tests(tests, setup, teardown)                                             \
     cmocka_run(tests, sizeof(tests) / sizeof((tests)[0]))
+#define cmocka_run_group_tests_name(name, tests, setup, teardown)                                  \
+    cmocka_run_group_tests(tests, setup, teardown)
 
 jmp_buf *cmocka_failed(void); /* where a failed check goes; one for all files */
 
@@ -34,6 +38,9 @@ jmp_buf *cmocka_failed(void); /* where a failed check goes; one for all files */
 #define assert_ptr_equal(a, b)    assert_true((const void *)(a) == (const void *)(b))
 #define assert_string_equal(a, b) assert_true(strcmp(a, b) == 0)
 
+#define assert_memory_equal(a, b, bytes)    assert_true(memcmp(a, b, bytes) == 0)
+#define assert_in_range(value, least, most) assert_true((value) >= (least) && (value) <= (most))
+
 /* Weak: every file has a copy, the linker keeps one. */
 __attribute__((weak)) jmp_buf *cmocka_failed(void)
 {
@@ -48,7 +55,11 @@ static inline int cmocka_run_one(const struct CMUnitTest *test)
         printf("[  FAILED  ] %s\n", test->name);
         return 1;
     }
+    if (test->set_up && test->set_up(&state))
+        fail_msg("%s: what comes before it failed", test->name);
     test->run(&state);
+    if (test->tear_down && test->tear_down(&state))
+        fail_msg("%s: what comes behind it failed", test->name);
     printf("[       OK ] %s\n", test->name);
     return 0;
 }

@@ -1,5 +1,6 @@
 /* A CUDA device as a processor against the CPU: every entry of the table, every layer, and a
  * training, over the stand-in for CUDA, whose kernels are those of the device as host code.
+ * tests/gpu/run has it run on a real device.
  *
  *     span      host memory  x x x x x          the same numbers on both;
  *               CUDA memory  x x x x x          after each entry the same bits
@@ -14,15 +15,12 @@
 #include "model/learning/optimizer.h"
 #include "model/nets/model.h"
 #include "rig/test.h"
-#include "stand_in/fakecuda/fake_kernel.h"
 #include "stand_in/fakecuda/fakecuda.h"
 
 #include <gyre/model.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 static struct gyre_processor *processor[2]; /* the CPU, CUDA device 0 */
 static struct gyre_trouble trouble;
@@ -141,53 +139,6 @@ static void compare_doubles(struct span *span, const char *what)
             fail_msg("%s [%zu] is %a, on the CPU %a", what, i, cuda[i], host[i]);
     free(cuda);
     free_span(span);
-}
-
-/* -- barriers of the stand-in ------------------------------------------------------------------ */
-
-enum { NEIGHBOURS = 300, ROUNDS = 3 };
-
-static unsigned turn;
-static int seen[ROUNDS][NEIGHBOURS];
-
-static void turn_to(unsigned thread)
-{
-    turn = thread;
-}
-
-/* Each round reads what the neighbour wrote in the round before. */
-static void pass_on(const void *context)
-{
-    const unsigned own = turn;
-    for (int round = 0; round < ROUNDS; round++) {
-        seen[round][own] = round ? seen[round - 1][(own + 1) % NEIGHBOURS] : (int)own;
-        fake_fibers_meet();
-        assert_int_equal(turn, own);
-    }
-}
-
-static void wait_alone(const void *context)
-{
-    if (turn == 2)
-        fake_fibers_meet();
-}
-
-static void test_barriers(void **state)
-{
-    int status;
-    for (int again = 0; again < 2; again++) {
-        memset(seen, 0, sizeof seen);
-        fake_fibers_run(NEIGHBOURS, turn_to, pass_on, NULL);
-        for (int i = 0; i < NEIGHBOURS; i++)
-            assert_int_equal(seen[ROUNDS - 1][i], (i + ROUNDS - 1) % NEIGHBOURS);
-    }
-    pid_t child = fork();
-    if (!child) {
-        fake_fibers_run(4, turn_to, wait_alone, NULL);
-        _exit(0);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
 /* -- memory ------------------------------------------------------------------------------------ */
@@ -743,6 +694,8 @@ static void test_refused(void **state)
 /* Each call of CUDA that open makes fails once: a status, a sentence, and nothing left. */
 static void test_open_fails(void **state)
 {
+    if (!fakecuda_stands_in())
+        skip();
     static const char *const call[] = {"cuStreamCreateWithPriority", "cuEventCreate",
                                        "cudaLaunchKernel", NULL};
     struct fakecuda_alive before = fakecuda_alive();
@@ -765,6 +718,8 @@ static void test_open_fails(void **state)
 /* A launch that fails is told by the next get. */
 static void test_launch_fails(void **state)
 {
+    if (!fakecuda_stands_in())
+        skip();
     struct gyre_processor *fresh = NULL;
     float back;
     assert_int_equal(gyre_processor_open(&fresh, GYRE_MEMORY_CUDA, 0, &trouble), 0);
@@ -781,7 +736,6 @@ static void test_launch_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_barriers),
         cmocka_unit_test_setup_teardown(test_travels, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_elements, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_steps, open_both, close_both),

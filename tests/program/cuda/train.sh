@@ -2,9 +2,11 @@
 # gyre train --device cuda over the stand-in for CUDA, beside the same training on the CPU: with
 # Gyre's own products, which both sum alike, the weights are the same bytes; and what is refused.
 #
-#     train.sh SOURCE BUILD
+#     train.sh SOURCE BUILD [TOOL]
+#
+# TOOL is one that computes on a real device, as tests/gpu/run has it; nothing is planted there.
 set -u
-tool=$2/tests/gyre_fake
+tool=${3:-$2/tests/gyre_fake}
 [ -x "$tool" ] || {
     echo "skipped: there is no C++ compiler for the stand-in's kernels"
     exit 77
@@ -81,7 +83,8 @@ rm -rf "$folder/one" "$folder/two"
     >"$folder/out" 2>&1 || failed=1
 cmp "$(newest "$folder/one")" "$(newest "$folder/two")" || failed=1
 
+refused "device" "--preset wine --device gpu"
+case $tool in *_fake) ;; *) exit $failed ;; esac
 FAKECUDA_DEVICES=0 refused "CUDA" "--preset wine --epochs 1 --device cuda"
 FAKECUDA_MEMORY=1048576 refused "memory" "--preset wine --epochs 1 --device cuda"
-refused "device" "--preset wine --device gpu"
 exit $failed
