@@ -118,7 +118,8 @@ class Build(BuildExtension):
 extension = CppExtension(
     "gyre_torch._C",
     ["src/all.cpp"],
-    depends=glob.glob("src/*"),
+    depends=glob.glob("src/**", recursive=True),
+    include_dirs=["src"],
     extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall"],
 )
 

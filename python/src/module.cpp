@@ -1,6 +1,6 @@
 /* The functions of gyre_torch._C. Tested by tests/program/torch/groups.py. */
-#include "gil.h"
-#include "group.h"
+#include "base/gil.h"
+#include "calls/group.h"
 
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>

@@ -37,7 +37,7 @@ def load_stand_in():
     sys.modules["gyre_torch._C"] = cpp_extension.load(
         "gyre_on_stand_in",
         [os.path.join(ROOT, "python/src/all.cpp"), os.path.join(HERE, "stand_in.cpp")],
-        extra_include_paths=[os.path.join(ROOT, "include"),
+        extra_include_paths=[os.path.join(ROOT, "python/src"), os.path.join(ROOT, "include"),
                              os.path.join(ROOT, "tests/stand_in/fakecuda/include")],
         extra_cflags=["-O1", "-g0", "-fvisibility=hidden"],
         extra_ldflags=["-Wl,--whole-archive", folds, whole, "-Wl,--no-whole-archive", library,

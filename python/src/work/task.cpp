@@ -1,7 +1,7 @@
 /* Tested by tests/program/torch/works.py. */
-#include "task.h"
+#include "work/task.h"
 
-#include "failure.h"
+#include "base/failure.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 /* Tested by tests/program/torch/groups.py. */
-#include "store.h"
+#include "base/store.h"
 
 #include <algorithm>
 #include <cerrno>

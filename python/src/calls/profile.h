@@ -2,7 +2,7 @@
  * backends that torch has show it, with the group, the dtype and the elements in and out. */
 #pragma once
 
-#include "tensors.h"
+#include "base/tensors.h"
 
 #include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>

@@ -1,5 +1,5 @@
 /* Tested by tests/program/torch/failures.py and refusals.py. */
-#include "failure.h"
+#include "base/failure.h"
 
 #include <c10/util/Exception.h>
 

@@ -2,8 +2,8 @@
  * the tensors' own memory where they lie behind each other, otherwise a staging buffer.
  *
  * Tested by tests/program/torch/calls.py. */
-#include "call.h"
-#include "reduction.h"
+#include "calls/call.h"
+#include "calls/reduction.h"
 
 namespace gyre_torch
 {

@@ -1,9 +1,9 @@
 /* How a group makes a call of Gyre: at once, or started. For the files that hold the calls. */
 #pragma once
 
-#include "device.h"
-#include "failure.h"
-#include "group.h"
+#include "base/device.h"
+#include "base/failure.h"
+#include "calls/group.h"
 
 #include <ATen/record_function.h>
 

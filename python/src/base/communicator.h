@@ -8,7 +8,7 @@
  * lie in its memory, when the last of these is freed. */
 #pragma once
 
-#include "hooks.h"
+#include "base/hooks.h"
 
 #include <ATen/ATen.h>
 #include <gyre/gyre.h>

@@ -1,6 +1,6 @@
 /* Tested by tests/program/torch/calls.py. */
-#include "call.h"
-#include "reduction.h"
+#include "calls/call.h"
+#include "calls/reduction.h"
 
 #include <numeric>
 

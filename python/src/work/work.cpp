@@ -1,7 +1,7 @@
 /* Tested by tests/program/torch/works.py. */
-#include "work.h"
+#include "work/work.h"
 
-#include "failure.h"
+#include "base/failure.h"
 
 namespace gyre_torch
 {

@@ -1,8 +1,8 @@
 /* Tested by tests/program/torch/devices.py. */
-#include "device_work.h"
+#include "work/device_work.h"
 
-#include "device.h"
-#include "failure.h"
+#include "base/device.h"
+#include "base/failure.h"
 
 #include <c10/core/StreamGuard.h>
 

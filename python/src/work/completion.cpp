@@ -1,5 +1,5 @@
 /* Tested by tests/program/torch/works.py. */
-#include "completion.h"
+#include "work/completion.h"
 
 #include <pthread.h>
 

@@ -15,10 +15,10 @@
  * calls first wait on the host for the caller's stream. */
 #pragma once
 
-#include "device_work.h"
-#include "profile.h"
-#include "versions.h"
-#include "work.h"
+#include "base/versions.h"
+#include "calls/profile.h"
+#include "work/device_work.h"
+#include "work/work.h"
 
 #include <atomic>
 #include <set>

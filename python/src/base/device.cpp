@@ -1,5 +1,5 @@
 /* Tested by tests/program/torch/devices.py. */
-#include "device.h"
+#include "base/device.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/StreamGuard.h>

@@ -5,7 +5,7 @@
  *     gathered   what ranks must agree on and n; then the indices; then the values
  *
  * Tested by tests/program/torch/sparse.py. */
-#include "call.h"
+#include "calls/call.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 

@@ -1,8 +1,8 @@
 /* Tested by tests/program/torch/groups.py. */
-#include "group.h"
+#include "calls/group.h"
 
-#include "call.h"
-#include "gil.h"
+#include "base/gil.h"
+#include "calls/call.h"
 
 #include <algorithm>
 

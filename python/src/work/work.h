@@ -1,8 +1,8 @@
 /* A task as torch's Work, which is what a call of torch.distributed gives with async_op=True. */
 #pragma once
 
-#include "completion.h"
-#include "versions.h"
+#include "work/completion.h"
+#include "base/versions.h"
 
 namespace gyre_torch
 {

@@ -1,5 +1,5 @@
 /* Tested by tests/program/torch/seen.py. */
-#include "profile.h"
+#include "calls/profile.h"
 
 #include <algorithm>
 #include <cctype>

@@ -5,8 +5,8 @@
  * one that sees the operation end finishes the task. */
 #pragma once
 
-#include "communicator.h"
-#include "tensors.h"
+#include "base/communicator.h"
+#include "base/tensors.h"
 
 #include <ATen/core/ivalue.h>
 

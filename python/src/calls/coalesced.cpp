@@ -1,7 +1,7 @@
 /* Several calls as one: Gyre starts them together, and sends small ones of one kind as one.
  *
  * Tested by tests/program/torch/coalesced.py. */
-#include "call.h"
+#include "calls/call.h"
 
 namespace gyre_torch
 {

@@ -2,7 +2,7 @@
  * flight recorder is filled and written by them. Versions of torch without them add none. */
 #pragma once
 
-#include "versions.h"
+#include "base/versions.h"
 
 #include <atomic>
 #include <cstdlib>

@@ -10,7 +10,7 @@
  * Operations end in the order of their start, so the oldest is nearly always the next. */
 #pragma once
 
-#include "task.h"
+#include "work/task.h"
 
 #include <deque>
 

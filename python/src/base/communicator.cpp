@@ -1,9 +1,9 @@
 /* Tested by tests/program/torch/groups.py. */
-#include "communicator.h"
+#include "base/communicator.h"
 
-#include "device.h"
-#include "failure.h"
-#include "store.h"
+#include "base/device.h"
+#include "base/failure.h"
+#include "base/store.h"
 
 #include <pthread.h>
 

@@ -6,8 +6,8 @@
  *                 dead or alive, need not take part
  *
  * Tested by tests/program/torch/members.py. */
-#include "call.h"
-#include "gil.h"
+#include "base/gil.h"
+#include "calls/call.h"
 
 #include <algorithm>
 #include <random>

@@ -1,7 +1,7 @@
 /* Tested by tests/program/torch/tensors.py. */
-#include "reduction.h"
+#include "calls/reduction.h"
 
-#include "failure.h"
+#include "base/failure.h"
 
 namespace gyre_torch
 {

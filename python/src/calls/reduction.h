@@ -1,8 +1,8 @@
 /* torch's ReduceOp as Gyre's, for the elements of one tensor. */
 #pragma once
 
-#include "communicator.h"
-#include "tensors.h"
+#include "base/communicator.h"
+#include "base/tensors.h"
 
 #include <torch/csrc/distributed/c10d/Types.hpp>
 

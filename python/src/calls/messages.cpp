@@ -1,7 +1,7 @@
 /* Messages from rank to rank, and the barrier that is made of them.
  *
  * Tested by tests/program/torch/messages.py and failures.py. */
-#include "call.h"
+#include "calls/call.h"
 
 #include <climits>
 

@@ -2,8 +2,8 @@
  * wait() has the caller's stream wait, and not the host. */
 #pragma once
 
-#include "communicator.h"
-#include "versions.h"
+#include "base/communicator.h"
+#include "base/versions.h"
 
 #include <c10/core/Event.h>
 

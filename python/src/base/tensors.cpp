@@ -1,8 +1,8 @@
 /* Tested by tests/program/torch/tensors.py. */
-#include "tensors.h"
+#include "base/tensors.h"
 
-#include "device.h"
-#include "failure.h"
+#include "base/device.h"
+#include "base/failure.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/StreamGuard.h>
