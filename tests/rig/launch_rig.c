@@ -84,10 +84,30 @@ void rig_start(struct rig *rig, const char *const words[])
     rig->life = life[0];
 }
 
-static void read_some(int *fd, char *text, size_t *length)
+void rig_start_endless(struct rig *rig, const char *const words[])
 {
-    if (*length >= RIG_TEXT_MAX - 1)
-        fail_msg("more output than the rig holds");
+    rig_start(rig, words);
+    rig->endless = true;
+}
+
+/* Of a full text, the first and the last quarter stay. */
+static void leave_out_middle(char *text, size_t *length)
+{
+    static const char gap[] = "\n[...]\n";
+    const size_t quarter = RIG_TEXT_MAX / 4;
+    memcpy(text + quarter, gap, sizeof gap - 1);
+    memmove(text + quarter + sizeof gap - 1, text + *length - quarter, quarter);
+    *length = 2 * quarter + sizeof gap - 1;
+    text[*length] = 0;
+}
+
+static void read_some(const struct rig *rig, int *fd, char *text, size_t *length)
+{
+    if (*length >= RIG_TEXT_MAX - 1) {
+        if (!rig->endless)
+            fail_msg("more output than the rig holds");
+        leave_out_middle(text, length);
+    }
     ssize_t count = read(*fd, text + *length, RIG_TEXT_MAX - 1 - *length);
     if (count <= 0) {
         close(*fd);
@@ -115,18 +135,28 @@ static bool step(struct rig *rig, uint64_t deadline, const char *what)
     if (now >= deadline || poll(fds, 2, (int)((deadline - now) / GYRE_MS) + 1) == 0)
         give_up(rig, what);
     if (fds[0].revents)
-        read_some(&rig->out, rig->out_text, &rig->out_length);
+        read_some(rig, &rig->out, rig->out_text, &rig->out_length);
     if (fds[1].revents)
-        read_some(&rig->err, rig->err_text, &rig->err_length);
+        read_some(rig, &rig->err, rig->err_text, &rig->err_length);
     return true;
+}
+
+static bool told(const struct rig *rig, const char *text)
+{
+    return strstr(rig->out_text, text) || strstr(rig->err_text, text);
+}
+
+void rig_wait_for_one(struct rig *rig, const char *text, const char *other)
+{
+    uint64_t deadline = deadline_ns();
+    while (!told(rig, text) && !told(rig, other))
+        if (!step(rig, deadline, text))
+            give_up(rig, text);
 }
 
 void rig_wait_for(struct rig *rig, const char *text)
 {
-    uint64_t deadline = deadline_ns();
-    while (!strstr(rig->out_text, text) && !strstr(rig->err_text, text))
-        if (!step(rig, deadline, text))
-            give_up(rig, text);
+    rig_wait_for_one(rig, text, text);
 }
 
 void rig_wait_end(struct rig *rig)

@@ -138,19 +138,45 @@ static void a_signal_ends_the_job_for_good(void **state)
     }
 }
 
+/* Rank 0 fails, and rank 1 tells that the launcher has asked it to end, for which the launcher gives
+ * it five seconds. False: these were over before the signal, and the pause of an hour had begun. */
+static bool signal_between_failure_and_end(void)
+{
+    static const char late[] = "restart 1 of 3 in 3600 s: ";
+    rig_start(&rig, WORDS("-n", "2", "--restarts", "3", "--restart-pause", "1h",
+                          SHELL("trap 'echo told >&2' TERM; [ $RANK = 0 ] && exit 5;"
+                                "echo ready; while :; do sleep 1 & wait; done")));
+    rig_wait_for_one(&rig, "[1] told", late);
+    rig_signal(&rig, SIGINT);
+    rig_wait_end(&rig);
+    bool in_time = !rig_has(rig.err_text, late);
+    if (in_time)
+        rig_expect(&rig, 5, "rank 0 on ");
+    else
+        rig_expect(&rig, 128 + SIGINT, "ended by signal 2 (SIGINT)");
+    rig_end(&rig);
+    return in_time;
+}
+
 /* A batch system signals all processes of a job, and a rank may end before the launcher hears of
- * it. */
+ * it. A launcher that forgot such a signal would stay in its pause for an hour. */
 static void a_signal_after_the_failure_counts_too(void **state)
 {
     (void)state;
-    rig_start(&rig, WORDS("-n", "2", "--restarts", "3", AT_ONCE,
-                          SHELL("trap 'echo told >&2' TERM; [ $RANK = 0 ] && exit 5;"
-                                "echo ready; while :; do sleep 1 & wait; done")));
-    rig_wait_for(&rig, "[1] told"); /* by the launcher, which gives it five seconds */
-    rig_signal(&rig, SIGINT);
+    while (!signal_between_failure_and_end())
+        print_message("this process stood still for five seconds: once more\n");
+}
+
+static void a_signal_ends_a_later_start(void **state)
+{
+    (void)state;
+    rig_start(&rig, WORDS("--restarts", "3", AT_ONCE,
+                          SHELL("[ $GYRE_EPOCH = 0 ] && exit 1; echo again; exec sleep 1000")));
+    rig_wait_for(&rig, "again");
+    rig_signal(&rig, SIGTERM);
     rig_wait_end(&rig);
-    rig_expect(&rig, 5, "rank 0 on ");
-    assert_false(rig_has(rig.err_text, "restart"));
+    rig_expect(&rig, 128 + SIGTERM, "ended by signal 15 (SIGTERM) (after 1 restart)");
+    rig_wait_lifeless(&rig);
     rig_end(&rig);
 }
 
@@ -197,6 +223,7 @@ int main(void)
         cmocka_unit_test(wrong_use_is_not_repeated),
         cmocka_unit_test(a_signal_ends_the_job_for_good),
         cmocka_unit_test(a_signal_after_the_failure_counts_too),
+        cmocka_unit_test(a_signal_ends_a_later_start),
         cmocka_unit_test(a_signal_ends_the_pause),
         cmocka_unit_test(what_makes_no_sense_is_refused),
     };

@@ -119,7 +119,7 @@ static void a_stopped_run_says_how_to_go_on(void **state)
     (void)state;
     clean();
     words[6] = in_folder("save");
-    rig_start(&rig, words);
+    rig_start_endless(&rig, words);
     rig_wait_for(&rig, "epoch 2/");
     rig_signal(&rig, SIGUSR1);
     rig_wait_end(&rig);

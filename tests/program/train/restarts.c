@@ -38,14 +38,14 @@ static void a_killed_rank_of_ranks_is_survived(void **state)
     (void)state;
     clean();
     words[8] = in_folder("save");
-    rig_start(&rig, words);
+    rig_start_endless(&rig, words);
     rig_wait_for(&rig, "epoch 2/"); /* the first is saved */
     rig_signal_rank(&rig, 1, SIGKILL);
     rig_wait_for(&rig, "gyre run: restart 1 of 1 in 1 s: rank 1 on ");
     rig_wait_for(&rig, "goes on after step ");
-    rig_signal(&rig, SIGTERM);
+    rig_signal(&rig, SIGUSR1); /* has no deadline, as SIGTERM has */
     rig_wait_end(&rig);
-    rig_expect(&rig, 128 + SIGTERM, "ended by signal 15 (SIGTERM) (after 1 restart)");
+    assert_int_equal(rig.code, 0);
     assert_true(rig_has(rig.out_text, "--restarts 1 --resume\n"));
     rig_wait_lifeless(&rig);
     rig_end(&rig);

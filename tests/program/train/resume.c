@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A machine that stands still for seconds costs one try. */
+#define TRIES 3
+
 /* -- stopped and resumed ----------------------------------------------------------------------- */
 
 static void train_wine(const char *ranks, const char *epochs, const char *save, const char *metrics)
@@ -39,21 +42,30 @@ static void a_resumed_run_has_the_same_bits(void **state)
     assert_true(m.epoch[7] < m.epoch[5]);
 }
 
-static void stop_by(int number, int code)
+/* False: the launcher killed the ranks before they had saved, five seconds behind the signal. */
+static bool stops_in_time(int number, int code)
 {
     const char *words[] = {"train",      "--preset", "wine", "--ranks",   "2",  "--epochs",
                            "1000000000", "--save",   NULL,   "--metrics", NULL, NULL};
     clean();
     words[8] = in_folder("save");
     words[10] = in_folder("metrics");
-    rig_start(&rig, words);
+    rig_start_endless(&rig, words);
     rig_wait_for(&rig, "epoch");
     rig_signal(&rig, number);
     rig_wait_end(&rig);
     assert_int_equal(rig.code, code);
-    assert_true(rig_has(rig.out_text, "stopped by a signal after step"));
     rig_wait_lifeless(&rig);
     rig_end(&rig);
+    return rig_has(rig.out_text, "stopped by a signal after step");
+}
+
+static void stop_by(int number, int code)
+{
+    int tries = 1;
+    while (!stops_in_time(number, code))
+        if (tries++ == TRIES || !code)
+            fail_msg("signal %d has not stopped it: %s%s", number, rig.out_text, rig.err_text);
     struct gyre_safetensors *file = open_tensors(saved_model(in_folder("save")));
     assert_int_equal(gyre_safetensors_count(file), 4);
     gyre_safetensors_close(file);
@@ -77,7 +89,7 @@ static void a_signal_to_one_rank_stops_all(void **state)
     (void)state;
     clean();
     words[13] = in_folder("save");
-    rig_start(&rig, words);
+    rig_start_endless(&rig, words);
     rig_wait_for(&rig, "epoch");
     rig_signal_rank(&rig, 1, SIGTERM);
     rig_wait_end(&rig);
@@ -88,29 +100,40 @@ static void a_signal_to_one_rank_stops_all(void **state)
     gyre_safetensors_close(open_tensors(saved_model(in_folder("save"))));
 }
 
-/* An evaluation of many seconds behind three short steps, and a signal once these are told; then
- * the epoch is ended by a shorter one. */
+/* An evaluation of many seconds behind three short steps, and a signal once these are told, which
+ * the launcher passes on without a deadline. False: the evaluation had ended before the signal. */
+static bool stops_in_evaluation(const char *words[], const char *test)
+{
+    clean();
+    words[6] = test;
+    words[12] = in_folder("save");
+    rig_start(&rig, words);
+    rig_wait_for(&rig, "\"step\":3,");
+    rig_signal(&rig, SIGUSR1);
+    rig_wait_end(&rig);
+    assert_int_equal(rig.code, 0);
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+    return !rig_has(rig.err_text, "\"kind\":\"epoch\"");
+}
+
+/* Then the epoch is ended by a shorter evaluation. Each try has a longer one than the last. */
 static void a_signal_stops_an_evaluation(void **state)
 {
+    static const char *const tests[TRIES] = {"random:400000,13,3", "random:800000,13,3",
+                                             "random:1600000,13,3"};
     static struct metrics m;
     const char *words[] = {"train",       "--preset", "wine",    "--layers", "13,1024,1024,3",
                            "--test",      NULL,       "--ranks", "2",        "--epochs",
                            "1",           "--save",   NULL,      "--quiet",  "--metrics",
                            "/dev/stderr", "--resume", NULL};
+    int tries = 0;
     (void)state;
-    clean();
-    words[6] = "random:400000,13,3";
-    words[12] = in_folder("save");
-    rig_start(&rig, words);
-    rig_wait_for(&rig, "\"step\":3,");
-    rig_signal(&rig, SIGTERM);
-    rig_wait_end(&rig);
-    assert_int_equal(rig.code, 128 + SIGTERM);
+    while (!stops_in_evaluation(words, tests[tries]))
+        assert_int_not_equal(++tries, TRIES);
     assert_true(rig_has(rig.out_text, "stopped by a signal after step 3; saved in "));
-    assert_false(rig_has(rig.err_text, "\"kind\":\"epoch\""));
-    rig_wait_lifeless(&rig);
-    rig_end(&rig);
     words[6] = "wine:test";
+    words[12] = in_folder("save");
     words[15] = in_folder("m");
     expect_success(words);
     read_metrics(words[15], &m);

@@ -260,7 +260,7 @@ static void kill_and_expect(int rank, const char *says, int most)
 {
     const char *words[] = {"train", "--preset", "wine",       "--ranks",
                            "3",     "--epochs", "1000000000", NULL};
-    rig_start(&rig, words);
+    rig_start_endless(&rig, words);
     rig_wait_for(&rig, "epoch 1/");
     rig_signal_rank(&rig, rank, SIGKILL);
     rig_wait_end(&rig);
