@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "collectives/messages/point_to_point.h"
 #include "collectives/messages/token.h"
+#include "collectives/staging/pinned.h"
 #include "collectives/staging/stream_wait.h"
 
 #include <errno.h>
@@ -29,6 +30,18 @@ void gyre_progress_init(struct gyre_progress_engine *progress, struct gyre_domai
     progress->domain = domain;
     progress->links = gyre_domain_links(domain);
     gyre_fold_queue_init(&progress->fold_queue, gyre_domain_cuda(domain));
+}
+
+void gyre_progress_open_device(struct gyre_progress_engine *progress)
+{
+    struct gyre_fold_queue *fold_queue = &progress->fold_queue;
+    struct gyre_trouble trouble = {0};
+    if (!fold_queue->device)
+        return;
+    gyre_domain_enter(progress->domain);
+    if (!gyre_fold_queue_open(fold_queue, &trouble))
+        gyre_pinned_open(fold_queue);
+    gyre_domain_leave(progress->domain);
 }
 
 /* -- who is in --------------------------------------------------------------------------------- */

@@ -244,6 +244,8 @@ static int agree_in_muster(struct muster *muster)
 static void meet_ranks(struct task *task)
 {
     task->status = gyre_world_meet(task->comm, "gyre_init_in_process", &task->trouble);
+    if (!task->status)
+        gyre_progress_open_device(task->comm->progress);
 }
 
 static int meet_all(struct muster *muster)
