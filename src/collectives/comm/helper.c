@@ -1,10 +1,25 @@
 /* The helper: a thread that drives started operations while the application computes.
  *
- * The helper sleeps while there is no started work. With work it takes the domain whenever no
- * thread is inside a call, drives, and gives way as soon as a thread wants in. So a blocking call
- * never waits for another thread to do its work; it only takes the helper's place.
+ *      group's engine ── work ─┐
+ *      another's ────── work ──┼─▶ the process's helper: a turn for each that nobody attends
+ *      a third's ──────────────┘
  *
- * Tested by tests/program/collectives/handles.c. */
+ * A process has one, however many groups it is in. Ranks of one process have one each, because
+ * they would wait for each other's copies and sums. The helper sleeps while there is no started
+ * work. With work it takes the domain whenever no thread is inside a call, drives, and gives way as
+ * soon as a thread wants in. So a blocking call never waits for another thread to do its work; it
+ * only takes the helper's place.
+ *
+ * Where one group alone has work the helper sleeps in its domain, as a call does, and the group's
+ * peers ring. Where others have worked before, it looks for their work every millisecond. Where
+ * several have work it takes turns and sleeps in none: a group that waits for a slow peer, or has
+ * failed, costs the others a look. After a round in which nothing moved it naps, longer each time.
+ *
+ * `helper_lock` covers the lists of engines and what is said of a thread. The helper drives without
+ * it, and `at` says which engine, so that one that ends waits. A forked child has no helper, and
+ * forgets its parent's.
+ *
+ * Tested by tests/program/collectives/handles.c and tests/program/job/groups.c. */
 #include "collectives/comm/helper.h"
 
 #include "base/clock.h"
@@ -13,92 +28,237 @@
 #include "collectives/comm/progress.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <time.h>
 
-static void drive(struct gyre_progress_engine *progress)
+#define TURNS      16             /* of one of several groups that have work */
+#define LOOK       GYRE_MS        /* at other groups' work, while one works alone */
+#define FIRST_NAP  (GYRE_MS / 20) /* where nothing moved */
+#define MOST_NAP   GYRE_MS
+#define ATTEND_NAP (GYRE_MS / 5) /* where threads in calls drive */
+
+struct gyre_helper_thread {
+    pthread_t thread;
+    pthread_cond_t wake; /* there is work, or the end */
+    pthread_cond_t left; /* `at` is another */
+    struct gyre_progress_engine *first;
+    struct gyre_progress_engine *at; /* that it drives; NULL: none */
+    _Atomic bool asleep;
+    bool ending;
+};
+
+enum round { NOTHING_TO_DO, ATTENDED, STILL, MOVED }; /* a higher one counts */
+
+static pthread_mutex_t helper_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gyre_helper_thread *shared; /* by the groups of this process; NULL: none */
+
+/* -- driving ----------------------------------------------------------------------------------- */
+
+static bool goes_on(struct gyre_progress_engine *progress)
 {
-    struct gyre_wait wait = {.deadline = UINT64_MAX};
-    progress->helping = true;
-    while (progress->busy_count && !gyre_domain_attended(progress->domain) &&
-           !gyre_progress_turn(progress, &wait))
-        continue;
-    progress->helping = false;
+    return progress->busy_count && !gyre_domain_attended(progress->domain) &&
+           !atomic_load_explicit(&progress->helper.leaving, memory_order_relaxed);
 }
 
-/* Waits for work, or a little while for a thread to leave the domain. False: the helper shall
- * end. */
-static bool await_work(struct gyre_helper *helper, bool busy)
+/* Drives one of several that have work, and never sleeps. */
+static void take_turns(struct gyre_progress_engine *progress)
 {
-    struct timespec until;
-    pthread_mutex_lock(&helper->lock);
-    atomic_store(&helper->asleep, true);
-    if (busy && !helper->stop) {
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += 200000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&helper->wake, &helper->lock, &until);
+    struct gyre_wait wait = {.deadline = 0};
+    uint64_t moves = progress->moves - 1;
+
+    for (int i = 0; i < TURNS && moves != progress->moves && goes_on(progress); i++) {
+        moves = progress->moves;
+        if (gyre_progress_turn(progress, &wait))
+            return;
     }
-    while (!helper->stop && atomic_load(&helper->work) == 0)
-        pthread_cond_wait(&helper->wake, &helper->lock);
-    atomic_store(&helper->asleep, false);
-    bool go_on = !helper->stop;
-    pthread_mutex_unlock(&helper->lock);
-    return go_on;
+}
+
+/* Drives the only one that has work, for so long. */
+static void drive_alone(struct gyre_progress_engine *progress, uint64_t until)
+{
+    struct gyre_wait wait = {.deadline = until};
+
+    while (goes_on(progress) && (until == UINT64_MAX || gyre_now_ns() < until) &&
+           !gyre_progress_turn(progress, &wait))
+        continue;
+}
+
+static enum round drive(struct gyre_progress_engine *progress, bool alone, uint64_t until)
+{
+    if (!gyre_domain_try_enter(progress->domain))
+        return ATTENDED;
+    const uint64_t moves = progress->moves;
+    progress->helping = true;
+    if (alone)
+        drive_alone(progress, until);
+    else
+        take_turns(progress);
+    progress->helping = false;
+    if (!progress->busy_count)
+        atomic_store(&progress->helper.work, 0);
+    bool attended = gyre_domain_attended(progress->domain), moved = moves != progress->moves;
+    gyre_domain_leave(progress->domain);
+    return attended ? ATTENDED : moved || alone ? MOVED : STILL;
+}
+
+/* -- the thread -------------------------------------------------------------------------------- */
+
+static uint32_t count_work(const struct gyre_helper_thread *self)
+{
+    uint32_t count = 0;
+    for (const struct gyre_progress_engine *at = self->first; at; at = at->helper.next)
+        count += atomic_load(&at->helper.work) != 0;
+    return count;
+}
+
+/* Drives each engine that has work. The lock is held but while one is driven. */
+static enum round serve_all(struct gyre_helper_thread *self)
+{
+    const bool alone = count_work(self) == 1;
+    const bool others = self->first && self->first->helper.next;
+    enum round round = NOTHING_TO_DO;
+
+    for (struct gyre_progress_engine *engine = self->first; engine; engine = engine->helper.next) {
+        if (!atomic_load(&engine->helper.work))
+            continue;
+        self->at = engine;
+        pthread_mutex_unlock(&helper_lock);
+        enum round one = drive(engine, alone, others ? gyre_now_ns() + LOOK : UINT64_MAX);
+        round = one > round ? one : round;
+        pthread_mutex_lock(&helper_lock);
+        self->at = NULL;
+        pthread_cond_broadcast(&self->left);
+    }
+    return round;
+}
+
+static void nap(struct gyre_helper_thread *self, uint64_t ns)
+{
+    const uint64_t until = gyre_now_ns() + ns;
+    const struct timespec limit = {.tv_sec = (time_t)(until / GYRE_SECOND),
+                                   .tv_nsec = (long)(until % GYRE_SECOND)};
+    pthread_cond_timedwait(&self->wake, &helper_lock, &limit);
+}
+
+/* Waits for work, or a little while: for a thread to leave a domain, or for something to move. */
+static void await_work(struct gyre_helper_thread *self, enum round last, uint64_t pause)
+{
+    atomic_store(&self->asleep, true);
+    if (last == ATTENDED && !self->ending)
+        nap(self, ATTEND_NAP);
+    else if (last == STILL && !self->ending)
+        nap(self, pause);
+    while (!self->ending && count_work(self) == 0)
+        pthread_cond_wait(&self->wake, &helper_lock);
+    atomic_store(&self->asleep, false);
 }
 
 static void *helper_main(void *argument)
 {
-    struct gyre_progress_engine *progress = argument;
-    bool busy = false;
+    struct gyre_helper_thread *self = argument;
+    enum round last = NOTHING_TO_DO;
+    uint64_t pause = FIRST_NAP;
+
     pthread_setname_np(pthread_self(), "gyre-helper");
-    while (await_work(&progress->helper, busy)) {
-        busy = true;
-        if (!gyre_domain_try_enter(progress->domain))
-            continue;
-        drive(progress);
-        if (!progress->busy_count)
-            atomic_store(&progress->helper.work, 0);
-        gyre_domain_leave(progress->domain);
+    pthread_mutex_lock(&helper_lock);
+    for (await_work(self, last, pause); !self->ending; await_work(self, last, pause)) {
+        last = serve_all(self);
+        pause = last != STILL ? FIRST_NAP : 2 * pause < MOST_NAP ? 2 * pause : MOST_NAP;
     }
+    pthread_mutex_unlock(&helper_lock);
     return NULL;
 }
 
-static int start_helper(struct gyre_progress_engine *progress)
+/* -- its start and its end --------------------------------------------------------------------- */
+
+static void hold_for_fork(void)
 {
-    struct gyre_helper *helper = &progress->helper;
+    pthread_mutex_lock(&helper_lock);
+}
+
+static void resume_after_fork(void)
+{
+    pthread_mutex_unlock(&helper_lock);
+}
+
+static void forget_in_child(void)
+{
+    shared = NULL;
+    pthread_mutex_unlock(&helper_lock);
+}
+
+static void follow_forks(void)
+{
+    pthread_atfork(hold_for_fork, resume_after_fork, forget_in_child);
+}
+
+static void free_thread(struct gyre_helper_thread *self)
+{
+    pthread_cond_destroy(&self->wake);
+    pthread_cond_destroy(&self->left);
+    free(self);
+}
+
+static int start_thread(struct gyre_helper_thread **made)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct gyre_helper_thread *self = calloc(1, sizeof *self);
     pthread_condattr_t monotonic;
-    pthread_mutex_init(&helper->lock, NULL);
+
+    if (!self)
+        return -ENOMEM;
+    pthread_once(&once, follow_forks);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&helper->wake, &monotonic);
+    pthread_cond_init(&self->wake, &monotonic);
+    pthread_cond_init(&self->left, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    int status = gyre_thread_start(&helper->thread, helper_main, progress);
-    atomic_store(&helper->made, status == 0);
+    int status = gyre_thread_start(&self->thread, helper_main, self);
+    if (status)
+        free_thread(self);
+    else
+        *made = self;
     return status;
 }
 
-/* Makes the thread, once, whoever asks first. */
-static int make_helper(struct gyre_progress_engine *progress)
+/* Gives an engine its thread, once, whoever asks first. */
+static int enlist(struct gyre_progress_engine *progress)
 {
-    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&making);
-    int status = atomic_load(&progress->helper.made) ? 0 : start_helper(progress);
-    pthread_mutex_unlock(&making);
+    const bool apart = progress->ranks != NULL;
+    struct gyre_helper_thread *thread = apart ? NULL : shared;
+    int status = thread ? 0 : start_thread(&thread);
+
+    if (status)
+        return status;
+    if (!apart)
+        shared = thread;
+    atomic_store(&progress->helper.leaving, false);
+    progress->helper.next = thread->first;
+    thread->first = progress;
+    atomic_store(&progress->helper.thread, thread);
+    return 0;
+}
+
+static int enlist_once(struct gyre_progress_engine *progress)
+{
+    pthread_mutex_lock(&helper_lock);
+    int status = atomic_load(&progress->helper.thread) ? 0 : enlist(progress);
+    pthread_mutex_unlock(&helper_lock);
     return status;
 }
 
 int gyre_helper_poke(struct gyre_progress_engine *progress)
 {
     struct gyre_helper *helper = &progress->helper;
-    int status = atomic_load(&helper->made) ? 0 : make_helper(progress);
+    int status = atomic_load(&helper->thread) ? 0 : enlist_once(progress);
     if (status)
         return status;
+    struct gyre_helper_thread *thread = atomic_load(&helper->thread);
     atomic_store(&helper->work, 1);
-    if (atomic_load(&helper->asleep)) {
-        pthread_mutex_lock(&helper->lock);
-        pthread_cond_signal(&helper->wake);
-        pthread_mutex_unlock(&helper->lock);
+    if (atomic_load(&thread->asleep)) {
+        pthread_mutex_lock(&helper_lock);
+        pthread_cond_signal(&thread->wake);
+        pthread_mutex_unlock(&helper_lock);
     }
     return 0;
 }
@@ -111,17 +271,36 @@ void gyre_helper_take_over(struct gyre_progress_engine *progress)
         gyre_helper_poke(progress);
 }
 
+/* Takes the engine from its thread, and the thread from sight if the engine was its last. */
+static bool is_last(struct gyre_progress_engine *progress, struct gyre_helper_thread *thread)
+{
+    struct gyre_progress_engine **at = &thread->first;
+
+    atomic_store(&progress->helper.leaving, true);
+    while (thread->at == progress)
+        pthread_cond_wait(&thread->left, &helper_lock);
+    while (*at != progress)
+        at = &(*at)->helper.next;
+    *at = progress->helper.next;
+    atomic_store(&progress->helper.thread, NULL);
+    atomic_store(&progress->helper.work, 0);
+    thread->ending = thread->first == NULL;
+    if (thread->ending && thread == shared)
+        shared = NULL;
+    pthread_cond_signal(&thread->wake);
+    return thread->ending;
+}
+
 void gyre_helper_stop(struct gyre_progress_engine *progress)
 {
-    struct gyre_helper *helper = &progress->helper;
-    if (!atomic_load(&helper->made))
+    struct gyre_helper_thread *thread = atomic_load(&progress->helper.thread);
+    if (!thread)
         return;
-    pthread_mutex_lock(&helper->lock);
-    helper->stop = true;
-    pthread_cond_signal(&helper->wake);
-    pthread_mutex_unlock(&helper->lock);
-    pthread_join(helper->thread, NULL);
-    pthread_cond_destroy(&helper->wake);
-    pthread_mutex_destroy(&helper->lock);
-    atomic_store(&helper->made, false); /* stopped again by finalize, after gyre_shrink() */
+    pthread_mutex_lock(&helper_lock);
+    bool ended = is_last(progress, thread);
+    pthread_mutex_unlock(&helper_lock);
+    if (!ended)
+        return;
+    pthread_join(thread->thread, NULL);
+    free_thread(thread);
 }

@@ -4,14 +4,14 @@
 
 struct gyre_progress_engine;
 
-/* Wakes the helper for started work. The first call makes the thread; negative: no thread can be
- * made. */
+/* Wakes the helper for started work. The process's first call makes the thread; negative: no thread
+ * can be made. */
 int gyre_helper_poke(struct gyre_progress_engine *progress);
 
 /* Leaves the domain, to the helper if there is more to do. */
 void gyre_helper_take_over(struct gyre_progress_engine *progress);
 
-/* Ends the thread, if there is one. */
+/* Has the helper drive this engine no more. With its last engine the thread ends. */
 void gyre_helper_stop(struct gyre_progress_engine *progress);
 
 #endif

@@ -11,23 +11,22 @@
 #include "collectives/staging/fold_queue.h"
 #include "transport/link/links.h"
 
-#include <pthread.h>
+#include <stdatomic.h>
 
 #define GYRE_COMM_ID_BITS 12u /* of matches and tokens; the watch puts the lowest rank above them */
 #define GYRE_COMM_IDS     (1u << GYRE_COMM_ID_BITS)
 
 struct gyre_process_ranks;
 
-/* A thread that drives started work while no thread is inside a call (helper.c). The first start
- * makes it. */
+struct gyre_helper_thread;
+
+/* What an engine has of the thread that drives started work while no thread is inside a call
+ * (helper.c). The first start enlists it. */
 struct gyre_helper {
-    pthread_t thread;
-    _Atomic bool made;
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    bool stop;             /* under lock */
-    _Atomic bool asleep;   /* it waits for work */
-    _Atomic uint32_t work; /* work was started and not seen to end */
+    struct gyre_helper_thread *_Atomic thread; /* NULL: not enlisted */
+    struct gyre_progress_engine *next;         /* of the thread's */
+    _Atomic uint32_t work;                     /* work was started and not seen to end */
+    _Atomic bool leaving;                      /* the thread shall drive it no more */
 };
 
 struct gyre_progress_engine {

@@ -1,5 +1,5 @@
 /* A process in many groups at once, whose ranks meet in a store: one thread watches for all of
- * them, and no group's death, fork or slow store holds up another. */
+ * them, one drives what they start, and no group's death, fork or slow store holds up another. */
 #include "program/job/store_rig.h"
 #include "rig/comm_rig.h"
 #include "rig/test.h"
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* DESCRIPTORS: of a group of two ranks of one node, at most. */
-enum { GROUPS = 64, SUMS = 500, DESCRIPTORS = 5 };
+enum { GROUPS = 64, SUMS = 500, DESCRIPTORS = 5, COUNT = 5000 };
 
 /* -- what a process has ------------------------------------------------------------------------ */
 
@@ -92,6 +92,76 @@ static int use_groups(struct gyre_comm **comm, int rank)
     for (int i = 0; i < GROUPS; i++)
         bad += gyre_finalize(comm[i]) != (i == aborted ? GYRE_ABORTED : 0);
     return bad;
+}
+
+/* Whether the helper brings the sums of these groups to their end, while nobody calls. */
+static bool helper_ends(const int32_t *sum, int first, int end)
+{
+    const uint64_t limit = rig_now() + UINT64_C(90000000000) * (uint64_t)rig_slow();
+    bool ended = false;
+    while (!ended && rig_now() < limit) {
+        ended = true;
+        for (int i = first; i < end; i++)
+            ended &= ((const volatile int32_t *)sum)[i * COUNT] == 2;
+        sched_yield();
+    }
+    return ended;
+}
+
+static bool start_sum(struct gyre_comm *comm, int32_t *data, struct gyre_work **work)
+{
+    for (int i = 0; i < COUNT; i++)
+        data[i] = 1;
+    return gyre_all_reduce_start(comm, data, data, COUNT, GYRE_I32, GYRE_SUM, work) == 0;
+}
+
+/* One thread drives what was started in all groups: also while group 0 waits for rank 1, which has
+ * not called there, and after group 1 has failed. */
+static int start_in_groups(struct rig *rig, struct gyre_comm **comm, int rank, int watched)
+{
+    static int32_t data[GROUPS * COUNT];
+    struct gyre_work *work[GROUPS];
+    int bad = rank == 0 && !start_sum(comm[0], data, &work[0]);
+    for (int i = 1; i < GROUPS; i++)
+        bad += !start_sum(comm[i], data + i * COUNT, &work[i]);
+    bad += !has_threads(watched + 1);
+    bad += !helper_ends(data, 1, GROUPS);
+    if (rank == 1) {
+        rig_until(&rig->shared->flag, 1);
+        gyre_abort(comm[1], "this one only");
+        bad += !start_sum(comm[0], data, &work[0]);
+    }
+    rig->shared->flag++;
+    bad += !helper_ends(data, 0, 1);
+    for (int i = 0; i < GROUPS; i++)
+        bad += gyre_work_wait(work[i], -1) != 0 && i != 1;
+    return bad;
+}
+
+/* The groups are driven by one helper, which comes with the first start and goes with the last
+ * group. */
+static int be_in_many_that_start(struct rig *rig, int rank)
+{
+    struct gyre_comm *comm[GROUPS];
+    int bad = join_groups(rig, rank, comm, 0, 1);
+    const int watched = count_entries("/proc/self/task");
+    bad += bad || join_groups(rig, rank, comm, 1, GROUPS);
+    bad += bad || start_in_groups(rig, comm, rank, watched);
+    for (int i = 0; i < GROUPS; i++)
+        bad += gyre_finalize(comm[i]) != (i == 1 ? GYRE_ABORTED : 0);
+    return bad + !has_threads(watched - 1);
+}
+
+static void many_groups_have_one_helper(void **state)
+{
+    (void)state;
+    for (int per_node = 0; per_node <= 1; per_node++)
+        assert_int_equal(rig_run(&(struct rig){.n = 2,
+                                               .per_node = per_node,
+                                               .process = be_in_many_that_start,
+                                               .argument = store_table_make(STORE_GOOD)},
+                                 60),
+                         0);
 }
 
 static int be_in_many(struct rig *rig, int rank)
@@ -256,6 +326,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_groups_have_one_thread),
+        cmocka_unit_test(many_groups_have_one_helper),
         cmocka_unit_test(a_death_ends_its_own_groups),
         cmocka_unit_test(a_slow_store_holds_up_nobody),
         cmocka_unit_test(a_forked_child_has_groups_of_its_own),
