@@ -235,8 +235,10 @@ static void leave_lost_parent(struct gyre_failure_detector *detector)
         detector->up >= 0 ? &detector->channel[detector->up] : NULL;
 
     if (up != NULL &&
-        (gyre_detector_overdue(detector, up) || (detector->is.dead_ns > 0 && silent(detector, up))))
-        gyre_detector_climb(detector, up);
+        (gyre_detector_overdue(detector, up) ||
+         (detector->is.dead_ns > 0 && silent(detector, up))) &&
+        !gyre_detector_climb(detector, up))
+        gyre_detector_root_gone(detector);
 }
 
 void gyre_detector_tick(struct gyre_failure_detector *detector, uint64_t now,
@@ -398,7 +400,8 @@ static bool parts(struct gyre_failure_detector *detector, struct gyre_detector_c
     if (is_root_channel && channel->left && detector->leaving)
         end_waiting(detector); /* rank 0 counts goodbyes no longer */
     const bool news = !channel->left && !detector->all_left && !channel->closed;
-    gyre_detector_climb(detector, channel);
+    if (!gyre_detector_climb(detector, channel))
+        gyre_detector_root_gone(detector);
     if (news || channel->closed)
         gyre_detector_call_orphans(detector, channel->peer);
     return news;

@@ -129,10 +129,10 @@ struct gyre_detector_channel *gyre_detector_way(struct gyre_failure_detector *de
 uint32_t gyre_detector_sender(struct gyre_failure_detector *detector,
                               const struct gyre_detector_channel *source, uint32_t rank);
 
-/* orphan.c. climb: turns to the next rank above, if the rank at this channel was it. climb_past:
- * goes round the rank above, if there is another. call_orphans: has connections made to the ranks
- * just below one that is lost. */
-void gyre_detector_climb(struct gyre_failure_detector *detector,
+/* orphan.c. climb: turns to the next rank above, if the rank at this channel was it; false: none is
+ * left, and nobody answers what waits for rank 0. climb_past: goes round the rank above, if there
+ * is another. call_orphans: has connections made to the ranks just below one that is lost. */
+bool gyre_detector_climb(struct gyre_failure_detector *detector,
                          const struct gyre_detector_channel *lost);
 void gyre_detector_climb_past(struct gyre_failure_detector *detector);
 void gyre_detector_call_orphans(struct gyre_failure_detector *detector, uint32_t lost);

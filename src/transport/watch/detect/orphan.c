@@ -42,26 +42,25 @@ static int next_above(const struct gyre_failure_detector *detector, uint32_t ran
     return -1;
 }
 
-void gyre_detector_climb(struct gyre_failure_detector *detector,
+bool gyre_detector_climb(struct gyre_failure_detector *detector,
                          const struct gyre_detector_channel *lost)
 {
     if (detector->depth == 0 || detector->all_left || detector->up < 0 ||
         lost != &detector->channel[detector->up])
-        return;
+        return true;
     detector->up = next_above(detector, lost->peer);
-    if (detector->up < 0) {
-        gyre_detector_root_gone(detector);
-        return;
-    }
+    if (detector->up < 0)
+        return false;
     detector->channel[detector->up].tree_edge = true;
     await_first(detector, &detector->channel[detector->up]);
+    return true;
 }
 
 void gyre_detector_climb_past(struct gyre_failure_detector *detector)
 {
     if (detector->depth > 0 && detector->up >= 0 &&
         next_above(detector, detector->channel[detector->up].peer) >= 0)
-        gyre_detector_climb(detector, &detector->channel[detector->up]);
+        (void)gyre_detector_climb(detector, &detector->channel[detector->up]);
 }
 
 void gyre_detector_call_orphans(struct gyre_failure_detector *detector, uint32_t lost)
