@@ -32,6 +32,7 @@ int gyre_cli_run(char **argv)
             "ssh\n"
             "  gyre run --hosts-file hosts --elastic 1:8 ./train    SIGHUP: hosts come and go\n"
             "  gyre run --nnodes 2 --node-rank 1 --master-addr a -n 2 ./train    nodes may differ\n"
+            "  gyre run --join --job night7 --master-addr a --elastic 1:8 -n 2 ./train\n"
             "  gyre run -n 4 --restarts 3 ./train          GYRE_EPOCH tells a rank how often\n"
             "  gyre run -n 4 --elastic 2 ./train           survivors call gyre_shrink()\n"
             "  gyre run -n 4 --elastic 2 --restarts 3 ./train    lost ranks are started again\n"

@@ -236,6 +236,51 @@ static int settle_node(const struct gyre_run_words *words, struct gyre_launch_op
     return status;
 }
 
+/* torchrun's "host:port", in place of --master-addr and --master-port. */
+static int settle_endpoint(const struct gyre_run_words *words, struct gyre_launch_options *options,
+                           struct gyre_trouble *trouble)
+{
+    static const char *const backends[] = {"c10d", "static"};
+    static char host[GYRE_HOST_MAX];
+    int ignored;
+    const char *text = words->of[RDZV_ENDPOINT], *colon = text ? strrchr(text, ':') : NULL;
+    int64_t port = 0;
+    options->master_addr = words->of[ADDR];
+    int status = refuse_both(words, RDZV_ENDPOINT, ADDR, trouble);
+    if (!status && words->of[RDZV_BACKEND])
+        status = gyre_parse_word("--rdzv-backend", words->of[RDZV_BACKEND], backends, 2, &ignored,
+                                 trouble);
+    if (status || !text || (status = refuse_both(words, RDZV_ENDPOINT, PORT, trouble)))
+        return status;
+    if (!colon || colon == text || colon - text >= GYRE_HOST_MAX ||
+        gyre_parse_int("PORT", colon + 1, 1, 65535, &port, NULL))
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "--rdzv-endpoint is \"%s\": expected HOST:PORT", text);
+    snprintf(host, sizeof host, "%.*s", (int)(colon - text), text);
+    options->master_addr = host;
+    options->master_port = (int)port;
+    return 0;
+}
+
+/* By hand, beside the launchers of a job that have met: nobody tells the ranks where it is. */
+static int settle_join(const struct gyre_run_words *words, struct gyre_launch_options *options,
+                       struct gyre_trouble *trouble)
+{
+    options->joining = words->of[JOINING] || words->of[JOIN];
+    if (!words->of[JOIN])
+        return 0;
+    if (options->hosts || options->simulate || options->seating.nodes > 1)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "--join starts ranks on this machine; leave out --hosts, "
+                                "--hosts-file, --nnodes and --simulate-nodes");
+    if (!options->job || !options->master_addr)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "--join wants --job and --master-addr, as the job that runs was "
+                                "given them");
+    options->master_port = options->master_port ? options->master_port : 29500;
+    return 0;
+}
+
 int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts,
                     struct gyre_launch_options *options, struct gyre_trouble *trouble)
 {
@@ -247,13 +292,12 @@ int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts
         (status = gyre_cli_backend(words->of[BACKEND], trouble)) ||
         (status = gyre_cli_devices(words->of[DEVICES], trouble)) ||
         (status = settle_restarts(words, options, trouble)) ||
-        (status = settle_elastic(words, options, trouble)))
+        (status = settle_elastic(words, options, trouble)) ||
+        (status = settle_endpoint(words, options, trouble)))
         return status;
     options->controlled = words->of[NODE];
-    options->joining = words->of[JOINING];
     options->changes = words->of[CHANGES];
     options->root_hosts = words->of[ROOT_HOSTS];
-    options->master_addr = words->of[ADDR];
     options->log_dir = words->of[LOG_DIR];
     options->job = words->of[JOB] ? words->of[JOB] : words->of[RDZV_ID];
     options->bind = words->of[BIND];
@@ -265,5 +309,5 @@ int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts
     if (!status && options->seating.nodes > 1 && !options->hosts && !words->of[SIMULATE] &&
         !options->master_port)
         options->master_port = 29500;
-    return status;
+    return status ? status : settle_join(words, options, trouble);
 }

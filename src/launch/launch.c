@@ -1,4 +1,4 @@
-/* A launch, from its options to its exit code. A job has one of three shapes:
+/* A launch, from its options to its exit code. A job has one of four shapes:
  *
  *     one machine       launcher ─▶ ranks                         key and job name made here, root
  *                                                                 on loopback
@@ -9,6 +9,9 @@
  *
  *     --hosts a:4,b:2   launcher ┬▶ ssh a ─▶ launcher ─▶ ranks    key made here, sent through ssh's
  *                                └▶ ssh b ─▶ launcher ─▶ ranks    standard input
+ *
+ *     --join            launcher ─▶ ranks                         key of the user's own: the ranks
+ *                                                                 join a job of --nnodes
  *
  * The key is in this process only while children are being started, and is then wiped. Where lost
  * ranks are started again it is kept until the job has ended.
@@ -98,7 +101,7 @@ static int make_key(const struct gyre_launch_options *options, struct gyre_launc
 {
     if (options->controlled)
         return read_sent_key(job, trouble);
-    if (job->seating.nodes > 1 && !options->simulate && !options->hosts)
+    if (options->joining || (job->seating.nodes > 1 && !options->simulate && !options->hosts))
         return 0; /* a key made here would be unknown to the other launchers */
     int status = gyre_random_bytes(job->key, sizeof job->key);
     job->has_key = !status;
@@ -229,7 +232,8 @@ static struct gyre_children_wish wish_for(const struct gyre_launch_options *opti
     return (struct gyre_children_wish){.children = count,
                                        .room = rereads ? GYRE_NODES_MAX : count,
                                        .launcher_lines = options->controlled ? 1 : lines,
-                                       .rereads = rereads};
+                                       .rereads = rereads,
+                                       .leaves = options->joining && !options->controlled};
 }
 
 /* From a meeting of the launchers to the end of all children. Returns the exit code, or a negative

@@ -201,7 +201,7 @@ void gyre_again_note_well(struct gyre_children *all)
 {
     if (!all->elastic.returns)
         return;
-    if (all->leaving) {
+    if (all->leaving && all->tells_early) {
         gyre_children_say(all, GYRE_LEFT, "", "");
         return;
     }

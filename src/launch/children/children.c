@@ -68,6 +68,7 @@ int gyre_children_create(struct gyre_children *all, const struct gyre_children_w
                                   .room = room,
                                   .launcher_lines = launcher_lines,
                                   .rereads = wish->rereads,
+                                  .leaves = wish->leaves,
                                   .first_failure = {.child = -1},
                                   .starved = gyre_starved_count("")};
     gyre_open_files_allow(OPEN_FILES_PER_CHILD * (rlim_t)room + (rlim_t)launcher_lines +
@@ -122,6 +123,10 @@ static void heed_signal(struct gyre_children *all, int number)
     }
     if (number == SIGHUP && all->rereads) {
         all->reread = all->changed = true;
+        return;
+    }
+    if (number == SIGHUP && all->leaves && all->elastic.least) {
+        gyre_change_leave(all);
         return;
     }
     all->for_good = true;

@@ -85,6 +85,7 @@ struct gyre_children {
     bool remote;      /* the children are ssh: signals are sent as text to their standard input */
     bool rereads;     /* SIGHUP asks for another look at the hosts, and does not end the job */
     bool reread;      /* it has asked */
+    bool leaves;      /* SIGHUP asks the ranks to leave the job */
     bool changed;     /* it has, or a host has left */
     bool leaving;     /* the launcher above has asked the ranks to leave */
     bool tells_early; /* a launcher above waits for the report: print the report at the failure */
@@ -111,7 +112,7 @@ struct gyre_children {
 struct gyre_children_wish {
     int children, room; /* that are started at once; that there may be in all */
     int launcher_lines;
-    bool rereads;
+    bool rereads, leaves; /* what SIGHUP means */
 };
 
 /* Returns -ENOMEM or -errno with its trouble. gyre_children_destroy() takes the set in either case

@@ -48,6 +48,7 @@ static const struct wrong wrongs[] = {
     {{"run", "--hosts", "a", "--simulate-nodes", "2x2", "true"}, "exclude each other"},
     {{"run", "--nnodes", "2", "--simulate-nodes", "2x2", "true"}, "exclude each other"},
     {{"run", "--hosts-file", "/dev/null", "true"}, "/dev/null"},
+    {{"run", "--rdzv-backend", "etcd", "true"}, "--rdzv-backend is \"etcd\": expected"},
     {{"run", "--hosts-file", "x", "--hostfile", "y", "true"}, "exclude each other"},
     {{"run", "--hosts-file", "x", "--nnodes", "2", "true"}, "exclude each other"},
     {{"run", "--node-rank", "2", "--nnodes", "2", "true"}, "expected 0 to 1 with --nnodes 2"},
