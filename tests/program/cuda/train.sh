@@ -69,7 +69,7 @@ refused() { # words of the sentence, options
 same "--preset wine --epochs 4"
 same "--preset wine --epochs 3 --ranks 2 --optimizer adamw --clip 0.5 --wire bf16"
 same "--preset wine --epochs 2 --ranks 3 --sharded --accumulate 2 --batch 5"
-same "--data digits --model convnet --epochs 1 --batch 120 --ranks 2 --sync-batch-norm \
+same "--data digits:test --model convnet --epochs 1 --batch 72 --ranks 2 --sync-batch-norm \
     --precision bf16"
 same "--preset wine --epochs 2 --precision f16"
 
