@@ -99,7 +99,7 @@ uint32_t gyre_domain_waiting(struct gyre_domain *domain);
 bool gyre_domain_is_newcomer(const struct gyre_domain *domain);
 
 /* Whether the launcher of this process wants it to leave the job. */
-bool gyre_domain_is_to_leave(const struct gyre_domain *domain);
+bool gyre_domain_is_to_leave(struct gyre_domain *domain);
 
 /* Has `most` of those that wait come along in the next gather(), and returns how many do. */
 uint32_t gyre_domain_invite(struct gyre_domain *domain, uint32_t most);

@@ -101,7 +101,8 @@ struct gyre_domain {
     struct gyre_health health;
     struct gyre_activity activity;
     bool forked;
-    bool names_log; /* the process's log names this domain's rank */
+    bool names_log;           /* the process's log names this domain's rank */
+    _Atomic uint64_t look_at; /* when the launcher's pipe is looked at next for a wish to leave */
 
     /* doorbell */
     struct gyre_region bell_region;

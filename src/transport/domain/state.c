@@ -3,10 +3,13 @@
  * Tested by tests/program/collectives/comm.c. */
 #include "transport/domain/inside.h"
 
+#include "base/clock.h"
 #include "transport/memory/copy_queue.h"
 #include "transport/net/address.h"
 
 #include <poll.h>
+
+#define LEAVE_LOOK (10 * GYRE_MS) /* between two looks at the launcher's pipe */
 
 int gyre_domain_cuda(const struct gyre_domain *domain)
 {
@@ -79,11 +82,18 @@ bool gyre_domain_is_copying(const struct gyre_domain *domain)
     return gyre_copy_queue_busy(domain->lookup.copy_queue);
 }
 
-/* The launcher writes a byte into its pipe, which nobody reads. */
-bool gyre_domain_is_to_leave(const struct gyre_domain *domain)
+/* The launcher writes a byte into its pipe, which nobody reads. A step of a small model takes ten
+ * microseconds, so the pipe is looked at from time to time only. */
+bool gyre_domain_is_to_leave(struct gyre_domain *domain)
 {
+    const uint64_t now = gyre_now_ns();
+    if (now < atomic_load_explicit(&domain->look_at, memory_order_relaxed))
+        return false;
     struct pollfd pipe = {.fd = domain->job.launcher_fd, .events = POLLIN};
-    return pipe.fd >= 0 && poll(&pipe, 1, 0) == 1 && pipe.revents & POLLIN;
+    if (pipe.fd >= 0 && poll(&pipe, 1, 0) == 1 && pipe.revents & POLLIN)
+        return true;
+    atomic_store_explicit(&domain->look_at, now + LEAVE_LOOK, memory_order_relaxed);
+    return false;
 }
 
 bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer)

@@ -23,6 +23,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +52,7 @@ struct gyre_waiting_room {
     pthread_mutex_t lock; /* of all below */
     int wake;             /* an eventfd that ends the thread's wait */
     bool ending;
-    uint32_t ranks;
+    _Atomic uint32_t ranks, waiting; /* read and written without the lock, too */
     uint64_t numbers, beat_at;
     struct waiting_guest guest[PLACES];
 };
@@ -149,15 +150,20 @@ static void know_newcomer(const struct gyre_waiting_room *room, struct waiting_g
     }
 }
 
+static uint32_t count_newcomers(const struct gyre_waiting_room *room)
+{
+    uint32_t waiting = 0;
+    for (int i = 0; i < PLACES; i++)
+        waiting += room->guest[i].number != 0;
+    return waiting;
+}
+
 static void say_wait(struct gyre_waiting_room *room, struct waiting_guest *guest)
 {
     uint8_t payload[8];
-    uint32_t waiting = 0;
     struct gyre_cursor out = gyre_cursor_over(payload, sizeof payload);
-    for (int i = 0; i < PLACES; i++)
-        waiting += room->guest[i].number != 0;
     gyre_put_u64(&out, room->ranks, 4);
-    gyre_put_u64(&out, waiting, 4);
+    gyre_put_u64(&out, count_newcomers(room), 4);
     (void)gyre_talk_say(&guest->talk, GYRE_NEWCOMER_WAIT, payload, sizeof payload);
 }
 
@@ -268,6 +274,7 @@ static void act_in_room(struct gyre_waiting_room *room, const struct waits *wait
         if (listeners[i].revents & POLLIN)
             admit_to_room(room, listeners[i].fd, now);
     turn_room(room, now);
+    room->waiting = count_newcomers(room);
 }
 
 static void *run_room(void *argument)
@@ -290,15 +297,10 @@ static void *run_room(void *argument)
 
 uint32_t gyre_waiting_room_count(struct gyre_waiting_room *room, uint32_t ranks)
 {
-    uint32_t waiting = 0;
     if (!room)
         return 0;
-    pthread_mutex_lock(&room->lock);
-    room->ranks = ranks;
-    for (int i = 0; i < PLACES; i++)
-        waiting += room->guest[i].number != 0;
-    pthread_mutex_unlock(&room->lock);
-    return waiting;
+    atomic_store_explicit(&room->ranks, ranks, memory_order_relaxed);
+    return atomic_load_explicit(&room->waiting, memory_order_relaxed);
 }
 
 static struct waiting_guest *find_first_newcomer(struct gyre_waiting_room *room)
@@ -323,6 +325,7 @@ uint32_t gyre_waiting_room_take(struct gyre_waiting_room *room, uint32_t most,
         gyre_talk_open(&guest->talk, -1);
         see_newcomer_off(guest);
     }
+    room->waiting = count_newcomers(room);
     pthread_mutex_unlock(&room->lock);
     return count;
 }
