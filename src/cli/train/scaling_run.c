@@ -6,7 +6,7 @@
  *
  * The ranks are quiet, and what they say all the same goes to standard error. A signal to this
  * process is passed on, but for one from the terminal, which the run has got already. If this
- * process is killed, the kernel ends the run. Tested by tests/program/train/scaling.c. */
+ * process is killed, the kernel ends the run. Tested by tests/program/train/scaling.c too. */
 #include "cli/train/scaling_run.h"
 
 #include "base/machine/load.h"
