@@ -135,7 +135,7 @@ void *gyre_domain_keep(struct gyre_domain *domain, uint64_t length)
     return NULL;
 }
 
-bool gyre_domain_is_to_leave(const struct gyre_domain *domain)
+bool gyre_domain_is_to_leave(struct gyre_domain *domain)
 {
     (void)domain;
     return false;
