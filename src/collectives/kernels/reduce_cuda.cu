@@ -41,10 +41,12 @@
 #define THREADS 256
 /* 1,024 threads of 64 registers, which every device of compute capability 7.5 or more holds. */
 #define BLOCKS_PER_SM 4
-#define PACK_BYTES    16
-#define LANES_BYTES   128 /* of accumulators that a thread holds at once */
-#define UNROLL_MOST   4
-#define DEVICES       64
+/* A late fold needs a few registers more: with 64 some spill. */
+#define LATE_BLOCKS_PER_SM 3
+#define PACK_BYTES         16
+#define LANES_BYTES        192 /* of accumulators and loaded elements that a thread holds at once */
+#define UNROLL_MOST        4
+#define DEVICES            64
 
 #ifdef __CUDACC__
 #define UNROLLED     _Pragma("unroll")
@@ -276,7 +278,8 @@ static __device__ __forceinline__ void fold_batch(const typename Fold::arguments
 
 /* Units of a batch: as many as a thread has room to accumulate. */
 template <class Fold, class View> struct batch {
-    static constexpr int room = LANES_BYTES / (View::lanes * (int)sizeof(typename Fold::lane));
+    static constexpr int each = (int)(sizeof(typename Fold::lane) + sizeof(typename Fold::element));
+    static constexpr int room = LANES_BYTES / (View::lanes * each);
     static constexpr int units = room < UNROLL_MOST ? room : UNROLL_MOST;
 };
 
@@ -317,7 +320,7 @@ static __device__ __forceinline__ bool uses_word(uint32_t i, uint32_t sources,
 
 /* The same fold by a table. The host's memory is far: it is read once by each block. */
 template <class Fold, class Wide>
-static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
+static __global__ void __launch_bounds__(THREADS, LATE_BLOCKS_PER_SM)
     late_kernel(const typename Fold::arguments *table, uint32_t sources, uint32_t destinations)
 {
     __shared__ typename Fold::arguments own;
