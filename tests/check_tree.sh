@@ -35,7 +35,9 @@ rooms() {
 cli                      base knobs cli/check cli/doctor cli/inspect cli/predict cli/show
                          cli/train cli/tune data/files/cut_short.h launch transport/job/job.h
                          transport/link/words.h
-cli/check                base cli cli/show/page collectives/prove collectives/schedule data/files
+cli/check                base cli cli/show/page collectives/algorithms/table.h
+                         collectives/comm/planned.h collectives/prove collectives/schedule
+                         data/files
 cli/doctor               base base/machine cli cli/doctor/checks data/files device/device.h
                          model/kernels/dense.h transport/link/table.h transport/link/tcp/uring.h
                          transport/net cli/doctor/hosts

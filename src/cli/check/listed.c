@@ -36,6 +36,16 @@ void gyre_listed_deinit(struct gyre_listed *listed)
 
 /* -- the list ---------------------------------------------------------------------------------- */
 
+static uint64_t standing_for(uint64_t bytes)
+{
+    return shown->scale == 0 ? bytes : bytes * shown->scale;
+}
+
+static struct gyre_place scaled_place(struct gyre_place place)
+{
+    return gyre_at(place.buffer, standing_for(place.offset));
+}
+
 static const struct gyre_listed_rank *listed_rank(const struct gyre_slice *slice)
 {
     return &shown->rank[slice->rank];
@@ -85,22 +95,24 @@ static struct gyre_extent listed_extent(const struct gyre_slice *slice)
     uint64_t scratch = 0;
     for (uint64_t round = 0; round < rank->rounds; round++)
         count_listed_round(rank, round, &extent, &scratch);
-    extent.scratch_bytes = rank->promises_scratch ? rank->scratch_bytes : scratch;
+    extent.scratch_bytes = standing_for(rank->promises_scratch ? rank->scratch_bytes : scratch);
     return extent;
 }
 
 static void copy_step(struct gyre_round *round, const struct gyre_step *step)
 {
+    const struct gyre_place *source = &shown->source[step->first], at = scaled_place(step->at);
+    const uint64_t length = standing_for(step->length);
     if (step->kind == GYRE_SEND)
-        gyre_round_send(round, step->peer, step->at, step->length);
+        gyre_round_send(round, step->peer, at, length);
     else if (step->kind == GYRE_RECV)
-        gyre_round_recv(round, step->peer, step->at, step->length);
+        gyre_round_recv(round, step->peer, at, length);
     else if (step->kind == GYRE_COPY)
-        gyre_round_copy(round, step->at, shown->source[step->first], step->length);
+        gyre_round_copy(round, at, scaled_place(*source), length);
     else
-        gyre_round_reduce(round, step->at, step->length, step->flags);
+        gyre_round_reduce(round, at, length, step->flags);
     for (uint32_t i = 0; step->kind == GYRE_REDUCE && i < step->sources; i++)
-        gyre_round_source(round, shown->source[step->first + i]);
+        gyre_round_source(round, scaled_place(source[i]));
 }
 
 static void listed_round(const struct gyre_slice *slice, uint64_t index, struct gyre_round *round)
@@ -119,7 +131,7 @@ static uint64_t listed_sent_bytes(const struct gyre_slice *slice)
         for (size_t i = begin; i < end; i++)
             sent += shown->step[i].kind == GYRE_SEND ? shown->step[i].length : 0;
     }
-    return rank->promises_sent ? rank->sent_bytes : sent;
+    return standing_for(rank->promises_sent ? rank->sent_bytes : sent);
 }
 
 const struct gyre_algorithm *gyre_listed_algorithm(const struct gyre_listed *listed)

@@ -23,6 +23,7 @@ struct gyre_listed {
     char name[GYRE_LISTED_NAME_MAX + 1];
     struct gyre_slice slice; /* its rank is 0; its tables are `at` and `count` */
     uint64_t *at, *count;    /* of unequal blocks; NULL: equal */
+    uint64_t scale;          /* every element of the text stands for so many; 0: for one */
     struct gyre_listed_rank *rank;
     size_t ranks, rank_room;
     size_t *round_start; /* of each round of each rank: its first step */
@@ -42,7 +43,20 @@ int gyre_listed_read(struct gyre_listed *listed, const char *name, const void *t
                      uint64_t length, struct gyre_trouble *trouble);
 void gyre_listed_deinit(struct gyre_listed *listed); /* also a zeroed one */
 
-/* The schedule as an algorithm. The next call ends what this one returned. */
+/* The schedule as an algorithm. The next call ends what this one returned. A later change of the
+ * scale holds for what is asked from then on. */
 const struct gyre_algorithm *gyre_listed_algorithm(const struct gyre_listed *listed);
+
+/* Proves it for all ranks. 0; GYRE_CORRUPT with the first defect; or -ENOMEM. */
+int gyre_listed_prove(const struct gyre_listed *listed, struct gyre_trouble *trouble);
+
+/* Writes the page that plays it, up to a defect. 0, GYRE_INVALID, -errno. */
+int gyre_listed_page(const struct gyre_listed *listed, const char *path,
+                     struct gyre_trouble *trouble);
+
+/* One rank of `gyre show FILE --run`: runs a proved schedule and a known algorithm in turns, and
+ * prints what came out and how long both took. Every rank calls it. 0, or the status and the
+ * story. */
+int gyre_listed_run(struct gyre_listed *listed, struct gyre_trouble *trouble);
 
 #endif
