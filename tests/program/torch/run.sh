@@ -46,11 +46,11 @@ is_built() {
 (
     flock 9
     ! is_built || exit 0
-    touch "$place/began"
-    cd "$source/python"
-    "$python" setup.py egg_info --egg-base "$place/lib" build --build-base "$place/work" \
-        --build-lib "$place/lib" >"$place/log" 2>&1
-    mv "$place/began" "$place/stamp"
+    # joined, because a shell goes on after a failure in what is left of "||"
+    touch "$place/began" && cd "$source/python" &&
+        "$python" setup.py egg_info --egg-base "$place/lib" build --build-base "$place/work" \
+            --build-lib "$place/lib" >"$place/log" 2>&1 &&
+        mv "$place/began" "$place/stamp"
 ) 9>"$place/lock" || {
     tail -n 40 "$place/log"
     exit 1
