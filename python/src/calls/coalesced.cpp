@@ -2,6 +2,7 @@
  *
  * Tested by tests/program/torch/coalesced.py. */
 #include "calls/call.h"
+#include "calls/reduction.h"
 
 namespace gyre_torch
 {
@@ -126,6 +127,34 @@ WorkRef Group::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs
     Coalescing calls(*this);
     for (size_t i = 0; i < inputs.size(); i++)
         _reduce_scatter_base(outputs[i], inputs[i], options);
+    return calls.end(is_async(options));
+}
+
+/* -- a list whose tensors differ in size ------------------------------------------------------- */
+
+/* A reduce_scatter of such a list: a reduction to each rank, together. */
+WorkRef Group::reduce_to_each(Tensors &outputs, const Tensors &list,
+                              const c10d::ReduceScatterOptions &options)
+{
+    const char *const name = "reduce_scatter";
+    const Reduction reduction(name, *communicator_, options.reduceOp, list.front());
+    if (reduction.holds())
+        lack(name, "PREMUL_SUM of a list whose tensors differ in size");
+    Coalescing calls(*this);
+    for (int rank = 0; rank < size_; rank++) {
+        Operation operation = {name, "gyre:reduce_scatter", c10d::OpType::REDUCE_SCATTER, true,
+                               options.timeout};
+        const Buffer from = Buffer(name, list[static_cast<size_t>(rank)]).filled();
+        Buffer to;
+        operation.read = {from};
+        if (rank == rank_) {
+            to = Buffer(name, outputs.front());
+            operation.written = {to};
+            operation.outputs = outputs;
+        }
+        call<gyre_reduce, gyre_reduce_start>(operation, from.data(), to.data(), from.count(),
+                                             from.type(), reduction.op(), rank);
+    }
     return calls.end(is_async(options));
 }
 

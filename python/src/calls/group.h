@@ -146,6 +146,8 @@ class Group final : public AnyBackend
     WorkRef finish_start(const Operation &operation, std::shared_ptr<Task> task);
     WorkRef new_work(const Operation &operation, std::shared_ptr<Task> task);
     std::chrono::milliseconds limit_of(const Operation &operation) const;
+    WorkRef reduce_to_each(Tensors &outputs, const Tensors &list,
+                           const c10d::ReduceScatterOptions &options);
     WorkRef all_reduce_sparse(Operation &operation, at::Tensor &tensor,
                               const c10d::ReduceOp &reduction);
     at::Tensor sum_of_entries(const char *call, const at::Tensor &entries);

@@ -5,6 +5,8 @@
 #include "calls/call.h"
 #include "calls/reduction.h"
 
+#include <algorithm>
+
 namespace gyre_torch
 {
 
@@ -13,6 +15,13 @@ using c10d::OpType;
 [[noreturn]] static void refuse_unequal(const char *call)
 {
     refuse(call, "the tensors of the list have different sizes");
+}
+
+static bool have_one_size(const Tensors &list)
+{
+    return std::all_of(list.begin(), list.end(), [&](const at::Tensor &tensor) {
+        return tensor.numel() == list.front().numel();
+    });
 }
 
 WorkRef Group::allgather(TensorLists &outputs, Tensors &inputs,
@@ -102,10 +111,15 @@ WorkRef Group::reduce_scatter(Tensors &outputs, TensorLists &inputs,
     const Tensors &list = only(operation.call, inputs);
     check_count(operation.call, list.size());
     check_alike(operation.call, list.front(), output);
+    const at::Tensor &own = list[static_cast<size_t>(rank_)];
+    if (own.numel() != output.numel())
+        refuse(operation.call,
+               c10::str("the output has ", output.numel(),
+                        " elements, and its place in the input list ", own.numel()));
+    if (!have_one_size(list))
+        return reduce_to_each(outputs, list, options);
     const Buffer from = Buffer(operation.call, list).filled(), to(operation.call, output);
     const Reduction reduction(operation.call, *communicator_, options.reduceOp, output);
-    if (!from.equal_blocks() || list.front().numel() != output.numel())
-        refuse_unequal(operation.call);
     operation.at_once = reduction.holds();
     operation.read = {from};
     operation.written = {to};

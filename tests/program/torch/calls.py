@@ -124,8 +124,26 @@ def reduce_and_scatter(rank, size):
             out.zero_()
 
 
+def reduce_and_scatter_unequal(rank, size):
+    """Block i has i elements, so that rank 0 gets none."""
+    lengths = list(range(size))
+    whole = sum(lengths)
+    given = values(rank, whole).split(lengths)
+    for op, expected in ((dist.ReduceOp.SUM, everyones(size, whole).sum(0)),
+                         (dist.ReduceOp.MAX, everyones(size, whole).amax(0))):
+        out = torch.empty(rank)
+        for _ in each_way(dist.reduce_scatter, out, [part.clone() for part in given], op=op):
+            rig.same(out, expected.split(lengths)[rank])
+            out.zero_()
+    rows = [torch.ones(part.numel(), 2).t() for part in given]  # not contiguous, a column each
+    out = torch.empty(2, rank)
+    dist.reduce_scatter(out, rows)
+    rig.same(out, torch.full((2, rank), float(size)))
+
+
 def reduce_scatter():
     all_at_all_sizes(reduce_and_scatter)
+    all_at_all_sizes(reduce_and_scatter_unequal)
 
 
 # -- movements -------------------------------------------------------------------------------------

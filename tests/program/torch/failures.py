@@ -69,6 +69,9 @@ def differ(rank, size, how, asynchronous):
             torch.empty(size * (10 + other)), longer, **a)),
         "scattered": (["sum", "max"],
                       lambda **a: dist.reduce_scatter_tensor(ones, flat, op, **a)),
+        "blocks": (["17", "18"], lambda **a: dist.reduce_scatter(
+            torch.empty(20 + rank if rank else 17),
+            [torch.ones(20 + to if to else 17 + other) for to in range(size)], **a)),
         "reduced": (["10", "11"], lambda **a: dist.reduce(longer, 0, **a)),
         "list": (["10", "11"], lambda **a: dist.gather(
             longer, [torch.empty(10)] * size if root else None, 0, **a)),
@@ -94,7 +97,7 @@ def differ(rank, size, how, asynchronous):
 def ranks_that_differ():
     wrong = []
     for how in ("shape", "dtype", "op", "call", "barrier", "root", "gathered", "scattered",
-                "reduced", "list", "splits", "sparse"):
+                "blocks", "reduced", "list", "splits", "sparse"):
         for asynchronous in (False, True):
             try:
                 rig.run(differ, 2 + asynchronous, how, asynchronous)

@@ -29,8 +29,11 @@ def refuse_each(rank, size):
          lambda: dist.all_to_all_single(torch.empty(5), torch.empty(5))),
         (ValueError, ["split sizes [3, 3]", "4 rows"],
          lambda: dist.all_to_all_single(torch.empty(4), ones, [3, 3], [2, 2])),
-        (ValueError, ["different sizes"],
-         lambda: group.reduce_scatter(ones, [torch.ones(4), torch.ones(5)])),
+        (ValueError, ["output has 4 elements", "input list 5"],
+         lambda: group.reduce_scatter(ones, [torch.ones(5), torch.ones(5)])),
+        (NotImplementedError, ["PREMUL_SUM", "differ in size"],
+         lambda: dist.reduce_scatter(torch.empty(3 + rank), [torch.ones(3), torch.ones(4)],
+                                     op=dist._make_nccl_premul_sum(0.5))),
         (ValueError, ["tag -3"], lambda: group.send([ones], 1 - rank, -3)),
         (ValueError, ["no rank 5"], lambda: group.send([ones], 5, 0)),
     )
