@@ -95,6 +95,23 @@ static void two_deaths_on_one_way_are_told(void **state)
     kill_and_expect(1, victims, 2);
 }
 
+/* Rank 1 stands still for longer than the dead time. Rank 0 and the ranks below rank 1 connect to
+ * each other. Who is told of does not matter: a starved rank is silent, too. */
+static void ranks_below_one_that_stands_still_are_told(void **state)
+{
+    struct rig rig = tree_of(1, wait_for_ever);
+    (void)state;
+    rig.dead_ms = 2000;
+    rig_start(&rig);
+    rig_until(&rig.shared->ready, rig.n);
+    rig_stop(&rig, 1);
+    assert_int_equal(rig_wait(&rig, 60, 1u << 1), 0);
+    for (int rank = 0; rank < rig.n; rank++)
+        if (rank != 1)
+            assert_int_equal(rig.shared->status[rank], GYRE_PEER_LOST);
+    munmap(rig.shared, sizeof *rig.shared);
+}
+
 /* Goodbyes climb, and the word that all have left comes back. Links are made beside. */
 static int sum_and_leave(struct gyre_comm *comm, struct rig *rig)
 {
@@ -121,6 +138,7 @@ int main(void)
         cmocka_unit_test(a_death_anywhere_is_told_to_all),
         cmocka_unit_test(a_death_in_nodes_of_two_is_told_to_all),
         cmocka_unit_test(two_deaths_on_one_way_are_told),
+        cmocka_unit_test(ranks_below_one_that_stands_still_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
