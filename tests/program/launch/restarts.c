@@ -138,8 +138,8 @@ static void a_signal_ends_the_job_for_good(void **state)
     }
 }
 
-/* Rank 0 fails, and rank 1 tells that the launcher has asked it to end. False: the five seconds that
- * the launcher gives it were over before the signal, and the pause of an hour had begun. */
+/* Rank 0 fails, and rank 1 tells that the launcher has asked it to end. False: five seconds, which
+ * the launcher gives it, were over before the signal, and the pause of an hour had begun. */
 static bool signal_between_failure_and_end(void)
 {
     static const char late[] = "restart 1 of 3 in 3600 s: ";
