@@ -119,7 +119,7 @@ extension = CppExtension(
     "gyre_torch._C",
     ["src/all.cpp"],
     depends=glob.glob("src/**", recursive=True),
-    include_dirs=["src"],
+    include_dirs=[os.path.join(HERE, "src")],
     extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall"],
 )
 

@@ -128,8 +128,8 @@ static void measure(const struct rig *rig, int ranks, struct size *size)
         size[rank] = size_of(rig->pid[rank]);
 }
 
-/* A rank notices within 5 s that a stranger has gone. A few descriptors more are the ranks' own, who
- * may still be about to meet. */
+/* A rank notices within 5 s that a stranger has gone. A few descriptors more are the ranks' own,
+ * which may still be about to meet. */
 static bool has_shrunk(const struct rig *rig, int ranks, const struct size *before)
 {
     uint64_t limit = rig_now() + LIMIT_S * UINT64_C(1000000000);

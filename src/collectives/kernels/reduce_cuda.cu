@@ -22,8 +22,8 @@
  * (1 KiB of addresses, and for multiples the numbers): nothing is copied to the device, and nothing
  * outlives the launch.
  *
- * A late fold has its addresses in a table, which the host fills while the kernel waits on its stream
- * for its turn. Each block copies the table first.
+ * A late fold has its addresses in a table, which the host fills while the kernel waits on its
+ * stream for its turn. Each block copies the table first.
  *
  * A cast reads elements of one type and writes those of another: a unit is then a pack of the
  * narrower type and two packs of the wider.

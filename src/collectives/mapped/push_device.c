@@ -8,9 +8,9 @@
  * peer, and ranks may share a device without harm. There are no slices: one launch for a whole part
  * costs less than the wait between two.
  *
- * In the order of a stream the kernels stand on that stream from the call on, between two waits. The
- * addresses, which the lines tell, come by a table that the host fills before it lets the stream go
- * on. So no call of the driver's is needed once the stream may be held:
+ * In the order of a stream the kernels stand on that stream from the call on, between two waits.
+ * The addresses, which the lines tell, come by a table that the host fills before it lets the stream
+ * go on. So no call of the driver's is needed once the stream may be held:
  *
  *      the stream   … arrived ─▶ wait ─▶ kernel, by the table ─▶ folded ─▶ wait ─▶ …
  *      the host            └▶ line ─▶ lines of all ─▶ table ┘        └▶ pushed ─▶ by all ┘

@@ -397,7 +397,7 @@ static void nothing_waits_for_a_held_stream(void **state)
                      0);
 }
 
-/* -- a driver that keeps its callers ------------------------------------------------------------ */
+/* -- a driver that keeps its callers ----------------------------------------------------------- */
 
 /* Tells the other rank when a thread of this one is kept inside the driver. */
 static void *tell_blocked(void *argument)
