@@ -54,19 +54,19 @@ static struct gyre_helper_thread *shared; /* by the groups of this process; NULL
 
 /* -- driving ----------------------------------------------------------------------------------- */
 
-static bool goes_on(struct gyre_progress_engine *progress)
+static bool has_more_turns(struct gyre_progress_engine *progress)
 {
     return progress->busy_count && !gyre_domain_attended(progress->domain) &&
            !atomic_load_explicit(&progress->helper.leaving, memory_order_relaxed);
 }
 
 /* Drives one of several that have work, and never sleeps. */
-static void take_turns(struct gyre_progress_engine *progress)
+static void drive_in_turns(struct gyre_progress_engine *progress)
 {
     struct gyre_wait wait = {.deadline = 0};
     uint64_t moves = progress->moves - 1;
 
-    for (int i = 0; i < TURNS && moves != progress->moves && goes_on(progress); i++) {
+    for (int i = 0; i < TURNS && moves != progress->moves && has_more_turns(progress); i++) {
         moves = progress->moves;
         if (gyre_progress_turn(progress, &wait))
             return;
@@ -78,7 +78,7 @@ static void drive_alone(struct gyre_progress_engine *progress, uint64_t until)
 {
     struct gyre_wait wait = {.deadline = until};
 
-    while (goes_on(progress) && (until == UINT64_MAX || gyre_now_ns() < until) &&
+    while (has_more_turns(progress) && (until == UINT64_MAX || gyre_now_ns() < until) &&
            !gyre_progress_turn(progress, &wait))
         continue;
 }
@@ -92,7 +92,7 @@ static enum round drive(struct gyre_progress_engine *progress, bool alone, uint6
     if (alone)
         drive_alone(progress, until);
     else
-        take_turns(progress);
+        drive_in_turns(progress);
     progress->helping = false;
     if (!progress->busy_count)
         atomic_store(&progress->helper.work, 0);
@@ -112,7 +112,7 @@ static uint32_t count_work(const struct gyre_helper_thread *self)
 }
 
 /* Drives each engine that has work. The lock is held but while one is driven. */
-static enum round serve_all(struct gyre_helper_thread *self)
+static enum round drive_all_groups(struct gyre_helper_thread *self)
 {
     const bool alone = count_work(self) == 1;
     const bool others = self->first && self->first->helper.next;
@@ -162,7 +162,7 @@ static void *helper_main(void *argument)
     pthread_setname_np(pthread_self(), "gyre-helper");
     pthread_mutex_lock(&helper_lock);
     for (await_work(self, last, pause); !self->ending; await_work(self, last, pause)) {
-        last = serve_all(self);
+        last = drive_all_groups(self);
         pause = last != STILL ? FIRST_NAP : 2 * pause < MOST_NAP ? 2 * pause : MOST_NAP;
     }
     pthread_mutex_unlock(&helper_lock);
@@ -171,25 +171,25 @@ static void *helper_main(void *argument)
 
 /* -- its start and its end --------------------------------------------------------------------- */
 
-static void hold_for_fork(void)
+static void hold_helper(void)
 {
     pthread_mutex_lock(&helper_lock);
 }
 
-static void resume_after_fork(void)
+static void release_helper(void)
 {
     pthread_mutex_unlock(&helper_lock);
 }
 
-static void forget_in_child(void)
+static void forget_helper(void)
 {
     shared = NULL;
     pthread_mutex_unlock(&helper_lock);
 }
 
-static void follow_forks(void)
+static void let_helper_follow_forks(void)
 {
-    pthread_atfork(hold_for_fork, resume_after_fork, forget_in_child);
+    pthread_atfork(hold_helper, release_helper, forget_helper);
 }
 
 static void free_thread(struct gyre_helper_thread *self)
@@ -207,7 +207,7 @@ static int start_thread(struct gyre_helper_thread **made)
 
     if (!self)
         return -ENOMEM;
-    pthread_once(&once, follow_forks);
+    pthread_once(&once, let_helper_follow_forks);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&self->wake, &monotonic);
@@ -222,7 +222,7 @@ static int start_thread(struct gyre_helper_thread **made)
 }
 
 /* Gives an engine its thread, once, whoever asks first. */
-static int enlist(struct gyre_progress_engine *progress)
+static int come_to_helper(struct gyre_progress_engine *progress)
 {
     const bool apart = progress->ranks != NULL;
     struct gyre_helper_thread *thread = apart ? NULL : shared;
@@ -242,7 +242,7 @@ static int enlist(struct gyre_progress_engine *progress)
 static int enlist_once(struct gyre_progress_engine *progress)
 {
     pthread_mutex_lock(&helper_lock);
-    int status = atomic_load(&progress->helper.thread) ? 0 : enlist(progress);
+    int status = atomic_load(&progress->helper.thread) ? 0 : come_to_helper(progress);
     pthread_mutex_unlock(&helper_lock);
     return status;
 }

@@ -398,7 +398,7 @@ static void lay_out(fold_arguments *arguments, const gyre_fold_task *task, uint6
 }
 
 template <class Fold>
-static void describe(typename Fold::arguments *arguments, const struct gyre_fold_task *task)
+static void describe_fold(typename Fold::arguments *arguments, const struct gyre_fold_task *task)
 {
     *arguments = {};
     lay_out(arguments, task, sizeof(typename Fold::element), sizeof(typename Fold::stored));
@@ -428,7 +428,7 @@ static void launch_now(const struct gyre_fold_task *task, void *stream)
 {
     const uint64_t unroll = batch<Wide, in_packs<Wide>>::units;
     typename Fold::arguments arguments;
-    describe<Fold>(&arguments, task);
+    describe_fold<Fold>(&arguments, task);
     void *list[] = {&arguments};
     uint32_t blocks = grid_of(arguments.units + arguments.edges, THREADS * unroll);
     if (blocks)
@@ -446,7 +446,7 @@ template <class Fold, class Wide> static void fold(const struct gyre_fold_task *
     } else if (!task->table) {
         launch_now<Fold, Wide>(task, stream);
     } else if (task->fills) {
-        describe<Fold>((typename Fold::arguments *)task->table, task);
+        describe_fold<Fold>((typename Fold::arguments *)task->table, task);
     } else {
         launch_late<Fold, Wide>(task, stream);
     }

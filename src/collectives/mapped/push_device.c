@@ -84,9 +84,9 @@ static struct gyre_fold_task task_of_move(const struct gyre_plan *plan,
 }
 
 /* Finds the addresses of a move. A copy is not made onto itself. */
-static void find_places(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
-                        const struct gyre_move *move, struct gyre_fold_task *task, void **to,
-                        const void **from)
+static void find_late_places(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
+                             const struct gyre_move *move, struct gyre_fold_task *task, void **to,
+                             const void **from)
 {
     task->destinations = 0;
     for (uint32_t s = 0; s < move->sources; s++)
@@ -106,7 +106,7 @@ static uint64_t launch_move(const struct gyre_mesh *mesh, const struct gyre_plan
     void *to[GYRE_PEERS_MAPPED_MAX];
     bool folds = move_folds(plan, move);
     struct gyre_fold_task task = task_of_move(plan, move, to, from);
-    find_places(mesh, plan, move, &task, to, from);
+    find_late_places(mesh, plan, move, &task, to, from);
     if (!task.count || !task.destinations)
         return mesh->current.ticket;
     if (!folds && task.destinations == 1)
@@ -183,7 +183,7 @@ static void let_stream_fold(struct gyre_mesh *mesh, struct gyre_operation *op)
     for (uint32_t m = 0; m < whole->moves; m++) {
         const struct gyre_move *move = &whole->move[m];
         struct gyre_fold_task task = task_of_move(op->plan, move, to, from);
-        find_places(mesh, op->plan, move, &task, to, from);
+        find_late_places(mesh, op->plan, move, &task, to, from);
         task.count = task.destinations ? task.count : 0;
         task.table = gyre_late_fold(op->table, m);
         task.fills = true;

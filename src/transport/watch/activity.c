@@ -1,4 +1,4 @@
-/* Reads what a rank is doing, for the next beat. Tested by tests/program/failures/watch.c. */
+/* Reads what a rank is doing, for the next beat. Tested by tests/program/watch/watch.c. */
 #include "transport/watch/activity.h"
 
 #include <string.h>

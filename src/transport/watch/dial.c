@@ -4,7 +4,7 @@
  *        ▲         │ refused, closed, late
  *        └─ pause ─┘ 1, 2 … 100 ms
  *
- * Tested by tests/program/failures/watch_reset.c. */
+ * Tested by tests/program/watch/reset.c. */
 #include "transport/watch/inside.h"
 
 #include "transport/net/socket.h"

@@ -8,7 +8,7 @@
  * Views are looked up without a lock (transport/memory/views.h). The copy queue, which copies from
  * CUDA memory, is halted while a view is unmapped.
  *
- * Tested by tests/program/failures/watch_share.c. */
+ * Tested by tests/program/watch/share.c. */
 #include "transport/watch/inside.h"
 
 #include "base/bytes.h"

@@ -6,7 +6,7 @@
  * keys. Bytes of the old connection are lost; the failure detector tells again what the peer must
  * know.
  *
- * Tested by tests/program/failures/watch.c. */
+ * Tested by tests/program/watch/watch.c. */
 #include "transport/watch/inside.h"
 
 #include "base/clock.h"

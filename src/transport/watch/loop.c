@@ -13,7 +13,7 @@
  *   - The lock is held while the watch is served, and never while the thread sleeps. Nothing under
  *     it blocks.
  *
- * Tested by tests/program/failures/watch.c. */
+ * Tested by tests/program/watch/watch.c. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "transport/watch/inside.h"

@@ -15,7 +15,7 @@
  * is refused. A peer that is stopped takes a connection and says nothing; the failure detector ends
  * the wait at the dead time.
  *
- * Tested by tests/program/failures/watch_reset.c. */
+ * Tested by tests/program/watch/reset.c. */
 #include "transport/watch/inside.h"
 
 #include <errno.h>

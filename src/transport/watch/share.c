@@ -16,7 +16,7 @@
  * memory that others have open is an error to the driver. A reply also says that the device of a
  * peer in this process cannot map the region but copies it.
  *
- * Tested by tests/program/failures/watch_share.c. */
+ * Tested by tests/program/watch/share.c. */
 #include "transport/watch/inside.h"
 
 #include "base/bytes.h"

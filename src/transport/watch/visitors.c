@@ -13,7 +13,7 @@
  * A stranger costs one place of a table and is not answered. When the table is full, the visitor
  * that came first makes room: a rank needs a millisecond, and tries again.
  *
- * Tested by tests/program/failures/watch_reset.c. */
+ * Tested by tests/program/watch/reset.c. */
 #include "transport/watch/inside.h"
 
 #include "transport/members/record.h"

@@ -9,7 +9,7 @@
  * need to hear of peers' deaths. After fork() the child has the memory but no thread: every call
  * there does nothing, and stop() only frees.
  *
- * Tested by tests/program/failures/watch.c. */
+ * Tested by tests/program/watch/watch.c. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "transport/watch/inside.h"

@@ -62,7 +62,7 @@ static bool without_root(struct gyre_failure_detector *detector)
 }
 
 /* Owes this rank's failure to rank 0, or to the rank above, which passes it on. */
-static void tell_root(struct gyre_failure_detector *detector)
+static void pass_up(struct gyre_failure_detector *detector)
 {
     struct gyre_detector_channel *root = gyre_detector_root_channel(detector);
 
@@ -105,7 +105,7 @@ static void wait_for_answers(struct gyre_failure_detector *detector, uint32_t ho
         gyre_detector_inquire(detector, holder, detector->record.rank);
     else if (without_root(detector))
         gyre_detector_all_told(detector);
-    tell_root(detector);
+    pass_up(detector);
 }
 
 /* Tells rank 0 of an echo and waits for its verdict. Ranks that waited for a cause by themselves
@@ -118,7 +118,7 @@ static void wait_for_verdict(struct gyre_failure_detector *detector)
     if (detector->is.rank == 0 || without_root(detector))
         return;
     detector->deadline = detector->clock + (limit > 2 * GRACE ? limit : 2 * GRACE);
-    tell_root(detector);
+    pass_up(detector);
 }
 
 void gyre_detector_root_gone(struct gyre_failure_detector *detector)
@@ -201,7 +201,7 @@ void gyre_detector_hear_failure(struct gyre_failure_detector *detector,
     grant_time(detector);
     detector->stage = GYRE_DETECTOR_PROPOSED;
     if (source->kin == GYRE_KIN_BELOW)
-        tell_root(detector);
+        pass_up(detector);
 }
 
 void gyre_detector_adopt(struct gyre_failure_detector *detector,

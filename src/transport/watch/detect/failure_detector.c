@@ -339,8 +339,8 @@ static void hear_all_left(struct gyre_failure_detector *detector)
 
 /* Hears rank 0's question, for this rank or one below. The next tick knows this rank's present
  * state. */
-static void hear_ask(struct gyre_failure_detector *detector,
-                     const struct gyre_watch_message *message)
+static void hear_question(struct gyre_failure_detector *detector,
+                          const struct gyre_watch_message *message)
 {
     if (message->id == 0 || message->id - 1 == detector->is.rank) {
         detector->asked = true;
@@ -369,7 +369,7 @@ void gyre_detector_receive(struct gyre_failure_detector *detector, uint64_t now,
         break;
     case GYRE_WATCH_ASK:
         if (gyre_detector_is_above(detector, channel))
-            hear_ask(detector, message);
+            hear_question(detector, message);
         break;
     case GYRE_WATCH_TELL:
         gyre_detector_hear_tell(detector, channel, message);

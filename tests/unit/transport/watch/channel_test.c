@@ -1,5 +1,5 @@
 /* The watch's channel over a stream with keys: messages in any pieces, and what somebody in between
- * may do to them. Channels without keys: detect/message_test.c and tests/program/failures/watch.c.
+ * may do to them. Channels without keys: detect/message_test.c and tests/program/watch/watch.c.
  */
 #include "transport/watch/channel.h"
 

@@ -1,6 +1,6 @@
 /* The watch among real processes: they are killed, stopped, revived and lied to, and every survivor
  * must name the right rank. */
-#include "program/failures/watch_rig.h"
+#include "program/watch/rig.h"
 
 #include "base/clock.h"
 #include "rig/beside.h"

@@ -3,8 +3,8 @@
  * The parent makes every socket, forks the ranks, hands out the pids, and lets them start. A rank
  * runs the scenario's function, then says what its health became on the shared board. The parent
  * plays fate: it kills, stops and waits. */
-#ifndef GYRE_TESTS_PROGRAM_FAILURES_WATCH_RIG_H
-#define GYRE_TESTS_PROGRAM_FAILURES_WATCH_RIG_H
+#ifndef GYRE_TESTS_PROGRAM_WATCH_RIG_H
+#define GYRE_TESTS_PROGRAM_WATCH_RIG_H
 
 #include "transport/watch/watch.h"
 

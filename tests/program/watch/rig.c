@@ -1,5 +1,5 @@
-/* The stage of watch.c: see watch_rig.h. */
-#include "program/failures/watch_rig.h"
+/* The stage of watch.c: see rig.h. */
+#include "program/watch/rig.h"
 
 #include "base/clock.h"
 #include "rig/test.h"

@@ -2,7 +2,7 @@
  * be told is told, and a death is named as soon as ever.
  *
  * Dissolving an association, connect() to AF_UNSPEC, resets a TCP connection at both ends. */
-#include "program/failures/watch_rig.h"
+#include "program/watch/rig.h"
 
 #include "base/clock.h"
 #include "rig/sanitized.h"

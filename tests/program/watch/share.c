@@ -1,6 +1,6 @@
 /* Regions between real processes: offered, mapped, refused, withdrawn, and what happens when the
  * taker is gone. */
-#include "program/failures/watch_rig.h"
+#include "program/watch/rig.h"
 
 #include "base/clock.h"
 #include "rig/beside.h"
