@@ -32,7 +32,7 @@ cd "$(dirname "$0")/.." || exit 1
 #     base ← sampler ← data ← checkpoint, model          transport/join ← launch ← cli
 rooms() {
     cat <<'END'
-cli                      base knobs cli/check cli/doctor cli/inspect cli/predict cli/show
+cli                      base knobs cli/check cli/doctor cli/inspect cli/plan cli/predict cli/show
                          cli/train cli/tune data/files/cut_short.h launch transport/job/job.h
                          transport/link/words.h
 cli/check                base cli cli/show/page collectives/algorithms/table.h
@@ -47,6 +47,8 @@ cli/doctor/checks        base base/machine knobs cli/doctor cli/show/knob_check.
 cli/doctor/hosts         base knobs cli/doctor cli/doctor/checks launch transport/job
                          transport/join/place.h transport/net
 cli/inspect              base cli checkpoint data data/files data/safetensors
+cli/plan                 base cli collectives/algorithms/table.h collectives/choose
+                         collectives/schedule
 cli/predict              base cli data/files trained
 cli/show                 base knobs cli cli/show/page collectives/algorithms/table.h
                          collectives/choose collectives/prove collectives/schedule

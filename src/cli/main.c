@@ -27,6 +27,7 @@ static const struct command commands[] = {
     {"show", gyre_cli_show,
      "print a collective's schedule, what is chosen when, or the environment"},
     {"check", gyre_cli_check, "prove a schedule from a file, or name its first defect"},
+    {"plan", gyre_cli_plan, "say what an operation or a step would take on a cluster, and why"},
     {"tune", gyre_cli_tune, "measure what links and folds cost here, for choosing"},
     {"inspect", gyre_cli_inspect, "list the tensors of a file of weights, or check checkpoints"},
     {"doctor", gyre_cli_doctor,

@@ -20,7 +20,6 @@
 #define SLICE_BYTES     (UINT64_C(1) << 20)
 #define SLICE_LEAST     (UINT64_C(64) << 10)
 #define SLICE_LONG      4u /* times the usual slice, at most */
-#define CUT_GAIN        2  /* no cut makes an algorithm faster by this factor */
 #define LANES           2u
 #define FEW_ROUNDS      UINT64_MAX
 #define FEW_BYTES       1
@@ -137,7 +136,7 @@ static void choose_cut(struct chooser *chooser, struct gyre_choice *best, uint64
 {
     const struct gyre_question *q = chooser->question;
     uint64_t usual = usual_slice(q), all = q->whole.count * q->whole.element;
-    if (q->slice_bytes || q->mapped)
+    if (q->slice_bytes || q->mapped || q->uncut)
         return;
     for (uint64_t bytes = usual / 4; bytes <= usual * SLICE_LONG && bytes < all; bytes *= 2) {
         struct gyre_choice c = {
@@ -186,7 +185,7 @@ static void consider(struct chooser *chooser, const struct gyre_algorithm *algor
     /* Without a second, a price above the best need not be exact. */
     uint64_t usual = usual_slice(q), limit = second ? second->cost_ps : best->cost_ps;
     struct gyre_choice c = candidate(chooser, algorithm, usual, limit);
-    if (q->whole.count * q->whole.element > SLICE_LONG * usual && c.cost_ps / CUT_GAIN < limit)
+    if (q->whole.count * q->whole.element > SLICE_LONG * usual && c.cost_ps / GYRE_CUT_GAIN < limit)
         choose_cut(chooser, &c, limit);
     if (better(&c, best)) {
         if (second)

@@ -6,6 +6,8 @@
 #include "collectives/choose/cost.h"
 #include "collectives/choose/limits.h"
 
+#define GYRE_CUT_GAIN 2 /* no cut makes an algorithm faster by this factor */
+
 struct gyre_question {
     /* The operation in one slice; its rank, small and in_place are ignored. */
     struct gyre_slice whole;
@@ -17,6 +19,7 @@ struct gyre_question {
     const struct gyre_algorithm *algorithm;
     uint64_t slice_bytes;
     uint32_t lanes;
+    bool uncut; /* only slices of the usual length, for who asks about many algorithms */
 };
 
 struct gyre_choice {

@@ -93,6 +93,22 @@ static void look_at(struct sample *sample, uint32_t rank)
             (struct actor){.rank = rank, .node = node_of(&sample->slice, rank)};
 }
 
+static bool is_slow(const struct sample *sample, const struct actor *actor)
+{
+    return sample->link_kinds->slow_kib_ps && actor->node == sample->link_kinds->slow_node;
+}
+
+/* Adds ranks of the slow node, as many as there is room for: it sets the pace of all. */
+static void look_at_slow_node(struct sample *sample)
+{
+    const struct gyre_layout *layout = sample->slice.layout;
+    uint32_t node = sample->link_kinds->slow_node;
+    if (!sample->link_kinds->slow_kib_ps || !layout || node >= layout->nodes)
+        return;
+    for (uint32_t i = layout->start[node]; i < layout->start[node + 1]; i++)
+        look_at(sample, layout->order[i]);
+}
+
 /* Fills the sample: all ranks, or the first node where it is small, the root, and some places where
  * algorithms do something special. */
 static void choose_ranks(struct sample *sample)
@@ -108,6 +124,7 @@ static void choose_ranks(struct sample *sample)
         look_at(sample, special[i]);
     for (uint32_t i = 0; s->layout && i < s->layout->start[1] && i < ALL_RANKS; i++)
         look_at(sample, s->layout->order[i]);
+    look_at_slow_node(sample);
 }
 
 /* -- one rank's round -------------------------------------------------------------------------- */
@@ -167,7 +184,8 @@ static uint64_t through_the_door(const struct sample *sample, const struct actor
             seen++;
         }
     uint64_t ranks = layout ? layout->start[actor->node + 1] - layout->start[actor->node] : 1;
-    if (actor->node == 0 && seen) /* of other nodes the sample has too few ranks */
+    /* Of other nodes the sample has too few ranks. */
+    if ((actor->node == 0 || is_slow(sample, actor)) && seen)
         return scaled(larger_cost(sent, received), ranks, seen);
     return larger_cost(sent, received);
 }
@@ -183,6 +201,14 @@ static uint64_t bytes_paid(const struct sample *sample, const struct actor *acto
     return plus(plus(t->sent, t->sent), t->received) / 3;
 }
 
+static uint64_t kib_price(const struct sample *sample, const struct actor *actor, int kind)
+{
+    const struct gyre_link_kinds *link_kinds = sample->link_kinds;
+    return kind == GYRE_LINK_NETWORK && is_slow(sample, actor)
+               ? link_kinds->slow_kib_ps
+               : link_kinds->tuning->link[kind].kib_ps;
+}
+
 static uint64_t price_traffic(const struct sample *sample, const struct actor *actor, int kind)
 {
     const struct gyre_tuning *tuning = sample->link_kinds->tuning;
@@ -191,7 +217,7 @@ static uint64_t price_traffic(const struct sample *sample, const struct actor *a
     if (messages > tuning->crowd)
         messages += messages - tuning->crowd;
     return plus(scaled(messages, tuning->link[kind].message_ns, 1) * 1000,
-                scaled(bytes, tuning->link[kind].kib_ps, 1024));
+                scaled(bytes, kib_price(sample, actor, kind), 1024));
 }
 
 static struct gyre_cost_time cost_time_of(int kind, uint64_t ps)

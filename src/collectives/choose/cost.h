@@ -18,6 +18,9 @@
 struct gyre_link_kinds {
     enum gyre_link_kind near, far; /* to ranks of the own node; to the others */
     const struct gyre_tuning *tuning;
+    /* One node whose way to the network is slower, and its price of a KiB; 0: there is none. */
+    uint32_t slow_node;
+    uint64_t slow_kib_ps;
 };
 
 /* A time in picoseconds, and the network's part of that time. */

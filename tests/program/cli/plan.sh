@@ -1,0 +1,96 @@
+#!/bin/sh
+# `gyre plan` as its users type it: the best is what `gyre show choices` says, the parts add up, a
+# slow link costs what its bytes take, a hundred thousand ranks are planned, and nonsense is refused
+# with the right form.
+#
+#     plan.sh SOURCE BUILD
+set -u
+gyre=$2/gyre
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+unset $(env | sed -n 's/^\(GYRE_[A-Z_]*\)=.*/\1/p') GYRE_NONE
+offences=0
+
+offend() {
+    echo "$*"
+    cat said
+    offences=$((offences + 1))
+}
+
+expect() { # exit code, a part of what it says, words behind `gyre plan`
+    code=$1
+    says=$2
+    shift 2
+    "$gyre" plan "$@" >said 2>&1
+    found=$?
+    [ $found = "$code" ] || offend "gyre plan $*: ends with $found, not $code"
+    grep -q -- "$says" said || offend "gyre plan $*: does not say '$says'"
+}
+
+near() { # what, a number, another: equal to a tenth of a percent
+    awk -v a="$2" -v b="$3" 'BEGIN { d = a - b; exit !(d * d <= a * a / 1e6 && a > 0) }' ||
+        offend "$1: $2 and $3 differ"
+}
+
+# The same answer as `gyre show choices`, which knows the built-in network: 25G:15us.
+for size in 8 64K 1M 16M; do
+    for cluster in '8 1' '4 4' '16 2'; do
+        set -- $cluster
+        chosen=$("$gyre" show choices --nodes "${1}x$2" -b $size -e $size --json |
+            sed -n 's/.*"algorithm":"\([a-z_]*\)".*/\1/p')
+        expect 0 "\"best\":\"$chosen\"" --nodes "$1" --ranks "$2" --link 23.405714G:15us \
+            --size $size --json
+    done
+done
+
+# The parts are the whole.
+expect 0 best --nodes 16 --ranks 4 --link 100G:5us --size 64M --json
+sum=$(sed -n 's/.*"parts_us":{\([^}]*\)}.*/\1/p' said | tr ',' '\n' |
+    awk -F: '{ sum += $2 } END { printf "%.3f", sum }')
+near "the parts and the time" "$(sed -n 's/.*"us":\([0-9.]*\).*/\1/p' said | head -n 1)" "$sum"
+
+# A ring's time at a link of a tenth of the speed: ten times its bytes.
+lone() { # algorithm, key
+    sed -n "s/.*\"algorithm\":\"$1\".*\"$2\":\([0-9.]*\),.*/\1/p" said
+}
+expect 0 ring --nodes 8 --link 100G:0us --slow 3:10G --size 1G --json
+awk -v a="$(lone ring us)" -v b="$(lone ring slow_us)" \
+    'BEGIN { exit !(b > 7 * a && b < 10.1 * a) }' ||
+    offend "a slow link: $(lone ring us) and $(lone ring slow_us)"
+expect 0 'node 3 with 10 Gbit/s' --nodes 8 --link 100G:5us --slow 3:10G --size 1G
+# Whichever node it is, also one that a sample of the ranks would miss.
+for node in 0 17 39; do
+    expect 0 slow_us --nodes 40 --ranks 2 --link 100G:0us --slow $node:10G --size 1G --json
+    lone two_level slow_us | awk "{ print int(\$1 / 50000) }"
+done | sort -u >slows
+[ "$(wc -l <slows)" = 1 ] || offend "the node that is slow makes a difference: $(cat slows)"
+
+# Of a large cluster; the time is not asserted, the limit of the test is.
+expect 0 '100000 ranks: 12500 nodes of 8' --nodes 12500 --ranks 8 --link 100G:5us --size 1M
+
+# A training step: what is not hidden is exposed.
+expect 0 'exposed' --nodes 32 --link 10G:20us --model 8x1024 --compute 20ms
+expect 0 '"parameters":8396800,"buckets":2' --nodes 32 --model 8x1024 --json
+expect 0 '"hidden_us":0.000' --nodes 4 --link 10G:20us --model 8x1024 --json
+for verb in broadcast reduce all_gather reduce_scatter all_to_all gather scatter; do
+    expect 0 "$verb of" --nodes 4 --ranks 2 --op $verb --size 64K
+done
+
+expect 2 '100G:5us' --link 100
+expect 2 '100G:5us' --link 100X:5us
+expect 2 '100G:5us' --link 100G:5parsecs
+expect 2 '100G:5us' --link nan:5us
+expect 2 '3:10G' --slow 10G
+expect 2 '0 to 3' --nodes 4 --slow 4:1G
+expect 2 'not slower' --link 10G:5us --slow 1:10G
+expect 2 'at most' --nodes 1048576 --ranks 2
+expect 2 '8x1024' --model 8
+expect 2 '8x1024' --model 0x8
+expect 2 '8x1024' --model 8x8x8
+expect 2 'leave --size out' --model 8x8 --size 1M
+expect 2 'belongs to --model' --compute 5ms
+expect 2 '20ms' --model 8x8 --compute soon
+expect 2 'did you mean' --op all_reduc
+expect 2 'size' --size 0
+[ $offences = 0 ] && echo "plans agree with the chooser, and nonsense is refused"
