@@ -56,8 +56,8 @@ sub read_command {
     $usage =~ /^usage: (gyre \Q$name\E\b.*)/s or die "`gyre $name --help` has no line of usage\n";
     my $command = { name => $name, about => $about, usage => $1,
         parts => [map { parse_part($_) } @parts] };
-    return ($command, map { read_command($tool, $_->[0] =~ s/^gyre //r, $_->[1]) }
-        rows_of($command, 'also'));
+    my @also = grep { $_->[0] !~ /[A-Z]/ } rows_of($command, 'also'); # FILE is no command
+    return ($command, map { read_command($tool, $_->[0] =~ s/^gyre //r, $_->[1]) } @also);
 }
 
 # The tool itself, whose name is "", and every command but help and version, which take no flags.
