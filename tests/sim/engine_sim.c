@@ -26,6 +26,9 @@ void sim_open(struct sim *sim, const struct sim_run *run)
 {
     struct gyre_sim_options options = sim_rough(run->n, run->seed, run->piece_bytes);
     uint32_t n;
+    if (run->link)
+        options = (struct gyre_sim_options){
+            .seed = run->seed, .n = run->n, .link = *run->link, .window_bytes = 1 << 30};
     *sim = (struct sim){.n = run->n, .left = run->n};
     if (run->layout)
         assert_int_equal(gyre_layout_read("layout", run->layout, &sim->layout, &n, NULL), 0);
@@ -46,6 +49,7 @@ void sim_open(struct sim *sim, const struct sim_run *run)
                                              .near = GYRE_LINK_SHM,
                                              .far = GYRE_LINK_NETWORK,
                                              .algorithm = wanted(run),
+                                             .preference = run->preference,
                                              .slice_bytes = run->slice_bytes};
         assert_int_equal(gyre_engine_create(&engine, &sim->rank[r].engine, NULL), 0);
     }
@@ -116,7 +120,7 @@ static struct gyre_shape shape_of(struct sim *sim, const struct sim_run *run)
 void sim_start(struct sim *sim, const struct sim_run *run)
 {
     /* Within a link's latency, or so late that what others send is there before it starts. */
-    const uint64_t apart = run->seed % 2 ? 1000 : 40000;
+    const uint64_t apart = run->link ? 0 : run->seed % 2 ? 1000 : 40000;
     struct gyre_shape shape = shape_of(sim, run);
     for (uint32_t r = 0; r < sim->n; r++) {
         struct sim_rank *rank = &sim->rank[r];

@@ -35,8 +35,10 @@ struct sim_run {
     uint32_t n, root;
     uint64_t count, slice_bytes, seed;
     uint32_t piece_bytes;
-    const char *layout; /* NULL: one node */
-    bool uneven;        /* all_gather: blocks of all lengths to count, some empty */
+    const char *layout;                       /* NULL: one node */
+    const struct gyre_sim_link *link;         /* NULL: rough ones */
+    const struct gyre_preference *preference; /* NULL: none */
+    bool uneven; /* all_gather: blocks of all lengths to count, some empty */
 };
 
 void sim_open(struct sim *sim, const struct sim_run *run);
