@@ -29,6 +29,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #define TURNS      16             /* of one of several groups that have work */
@@ -160,6 +161,7 @@ static void *helper_main(void *argument)
     uint64_t pause = FIRST_NAP;
 
     pthread_setname_np(pthread_self(), "gyre-helper");
+    prctl(PR_SET_TIMERSLACK, 1UL); /* its naps beside a device are of microseconds */
     pthread_mutex_lock(&helper_lock);
     for (await_work(self, last, pause); !self->ending; await_work(self, last, pause)) {
         last = drive_all_groups(self);

@@ -21,7 +21,10 @@
 #include <errno.h>
 
 #define COMPLETIONS 64
-#define DEVICE_NAP  UINT64_C(50000) /* ns: no doorbell rings when a device has finished */
+/* ns: no doorbell rings when a device has finished. Naps grow from the first to the second while
+ * nothing moves. */
+#define NAP_LEAST UINT64_C(4000)
+#define NAP_MOST  UINT64_C(50000)
 /* The links are polled once in so many turns without anything to wait for. */
 #define LINKS_EVERY 16
 
@@ -29,6 +32,7 @@ void gyre_progress_init(struct gyre_progress_engine *progress, struct gyre_domai
 {
     progress->domain = domain;
     progress->links = gyre_domain_links(domain);
+    progress->nap_ns = NAP_LEAST;
     gyre_fold_queue_init(&progress->fold_queue, gyre_domain_cuda(domain));
 }
 
@@ -176,6 +180,8 @@ bool gyre_progress_poll(struct gyre_progress_engine *progress)
     moved |= carried != progress->carried;
     progress->carried = carried;
     progress->moves += moved;
+    if (moved)
+        progress->nap_ns = NAP_LEAST;
     gyre_activity_move(gyre_domain_activity(progress->domain), progress->moves + carried);
     return moved;
 }
@@ -198,10 +204,13 @@ int gyre_progress_idle_turn(struct gyre_progress_engine *progress, struct gyre_i
     idle->aside = progress->helping;
     if (gyre_fold_queue_busy(&progress->fold_queue) || gyre_stream_wait_any() ||
         gyre_domain_is_copying(progress->domain)) {
-        uint64_t nap = gyre_now_ns() + DEVICE_NAP;
+        uint64_t nap = gyre_now_ns() + progress->nap_ns;
         deadline = deadline < nap ? deadline : nap;
     }
-    return gyre_domain_idle(progress->domain, idle, deadline);
+    int status = gyre_domain_idle(progress->domain, idle, deadline);
+    if (status == GYRE_IDLE_ASLEEP && progress->nap_ns < NAP_MOST)
+        progress->nap_ns += progress->nap_ns / 2;
+    return status;
 }
 
 int gyre_progress_turn(struct gyre_progress_engine *progress, struct gyre_wait *wait)
@@ -278,11 +287,13 @@ void gyre_progress_fail(struct gyre_progress_engine *progress, int status)
     if (atomic_load_explicit(&progress->failed, memory_order_relaxed))
         return;
     atomic_store_explicit(&progress->failed, status, memory_order_release);
-    if (progress->links)
-        gyre_links_detach_all(progress->links);
+    /* Streams first: the watch may be unmapping memory, for which a driver waits for them, and the
+     * links' end waits for the watch. */
     for (uint32_t id = 0; id < GYRE_COMM_IDS; id++)
         if (progress->comm[id] && progress->comm[id]->engine)
             gyre_engine_let_streams_go(progress->comm[id]->engine);
+    if (progress->links)
+        gyre_links_detach_all(progress->links);
     for (uint32_t id = 0; id < GYRE_COMM_IDS; id++)
         if (progress->comm[id] && progress->comm[id]->engine)
             fail_one(progress->comm[id], status);

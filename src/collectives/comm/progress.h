@@ -39,6 +39,7 @@ struct gyre_progress_engine {
     bool superseded;              /* ended by gyre_shrink(), which is no failure */
     struct gyre_growing *growing; /* the next epoch, which newcomers join; NULL: nobody does */
     bool helping;                 /* the helper drives: no thread of the application waits */
+    uint64_t nap_ns;              /* of the next wait for a device */
     uint64_t moves;               /* turns in which something moved */
     uint64_t carried;             /* by the links, at the last look */
     uint32_t unasked;             /* turns since the last that polled the links */

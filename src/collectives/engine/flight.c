@@ -55,6 +55,8 @@ static void give_table(struct gyre_engine *engine, struct gyre_operation *op)
 int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op, void *stream,
                             struct gyre_trouble *trouble)
 {
+    if (op->status != GYRE_AGAIN) /* ended as it began, so nothing would let the stream go on */
+        return gyre_trouble_set(trouble, op->status, "the job has failed before");
     int status = op->direct ? gyre_push_post_on(engine->mesh, op, stream, trouble)
                             : gyre_mirror_post_on(op->mirror, engine->mirrors.fold_queue, stream,
                                                   &op->stream_wait, trouble);

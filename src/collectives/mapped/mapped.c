@@ -21,6 +21,7 @@
 #include "collectives/mapped/push.h"
 #include "collectives/mapped/push_device.h"
 #include "collectives/mapped/slices.h"
+#include "collectives/mapped/turn.h"
 
 /* Whether the INPUT is where the turn reads it. A PUSH asks for each slice when it needs the
  * slice. */
@@ -95,6 +96,23 @@ bool gyre_mapped_run(struct gyre_mesh *mesh, struct gyre_operation **ended)
     return moved;
 }
 
+/* Whether a peer may have begun to write into this rank's OUTPUT. Who writes has read the lines of
+ * all ranks, and a rank that ended without one will never write it. */
+static bool may_be_written(const struct gyre_mesh *mesh)
+{
+    bool all_dead = true, all_came = true;
+    for (uint32_t rank = 0; rank < mesh->n; rank++) {
+        if (rank == mesh->rank)
+            continue;
+        bool ended = gyre_domain_peer_ended(mesh->domain, gyre_mesh_world(mesh, rank));
+        bool came = atomic_load_explicit(&gyre_peer_line(mesh, rank, mesh->turn)->stamp,
+                                         memory_order_acquire) == mesh->turn;
+        all_dead &= ended;
+        all_came &= !ended || came;
+    }
+    return !all_dead && all_came;
+}
+
 /* Drops the turn. A peer that is not known to be dead may be stopped in the middle of a write. The
  * peer keeps the old memory; this rank goes on in new memory of the same content at the same
  * address. */
@@ -103,10 +121,6 @@ void gyre_mapped_drop(struct gyre_mesh *mesh)
     struct gyre_turn *turn = &mesh->current;
     if (!turn->op || turn->op->plan->form != GYRE_FORM_PUSH || !turn->output_region)
         return;
-    bool all_dead = true;
-    for (uint32_t rank = 0; rank < mesh->n; rank++)
-        all_dead &=
-            rank == mesh->rank || gyre_domain_peer_ended(mesh->domain, gyre_mesh_world(mesh, rank));
-    if (!all_dead)
+    if (may_be_written(mesh))
         gyre_domain_detach(mesh->domain, turn->output_region);
 }

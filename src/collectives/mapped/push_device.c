@@ -9,8 +9,8 @@
  * costs less than the wait between two.
  *
  * In the order of a stream the kernels stand on that stream from the call on, between two waits.
- * The addresses, which the lines tell, come by a table that the host fills before it lets the stream
- * go on. So no call of the driver's is needed once the stream may be held:
+ * The addresses, which the lines tell, come by a table that the host fills before it lets the
+ * stream go on. So no call of the driver's is needed once the stream may be held:
  *
  *      the stream   … arrived ─▶ wait ─▶ kernel, by the table ─▶ folded ─▶ wait ─▶ …
  *      the host            └▶ line ─▶ lines of all ─▶ table ┘        └▶ pushed ─▶ by all ┘
@@ -84,7 +84,7 @@ static struct gyre_fold_task task_of_move(const struct gyre_plan *plan,
 }
 
 /* Finds the addresses of a move. A copy is not made onto itself. */
-static void find_late_places(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
+static void find_move_places(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
                              const struct gyre_move *move, struct gyre_fold_task *task, void **to,
                              const void **from)
 {
@@ -106,7 +106,7 @@ static uint64_t launch_move(const struct gyre_mesh *mesh, const struct gyre_plan
     void *to[GYRE_PEERS_MAPPED_MAX];
     bool folds = move_folds(plan, move);
     struct gyre_fold_task task = task_of_move(plan, move, to, from);
-    find_late_places(mesh, plan, move, &task, to, from);
+    find_move_places(mesh, plan, move, &task, to, from);
     if (!task.count || !task.destinations)
         return mesh->current.ticket;
     if (!folds && task.destinations == 1)
@@ -183,7 +183,7 @@ static void let_stream_fold(struct gyre_mesh *mesh, struct gyre_operation *op)
     for (uint32_t m = 0; m < whole->moves; m++) {
         const struct gyre_move *move = &whole->move[m];
         struct gyre_fold_task task = task_of_move(op->plan, move, to, from);
-        find_late_places(mesh, op->plan, move, &task, to, from);
+        find_move_places(mesh, op->plan, move, &task, to, from);
         task.count = task.destinations ? task.count : 0;
         task.table = gyre_late_fold(op->table, m);
         task.fills = true;

@@ -11,6 +11,7 @@
 #include "stand_in/fakecuda/fakecuda.h"
 #include "rig/test.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -349,6 +350,46 @@ static void a_lost_rank_releases_the_stream(void **state)
     assert_non_null(strstr(rig.shared->error[0], "rank 1"));
 }
 
+/* One rank dies before it calls. So no other can have begun to write, and memory stays as it is:
+ * to replace it the whole device would be waited for, while programs may use it again. */
+static int never_begun(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    if (set_up(comm, &bench))
+        return 1;
+    atomic_fetch_add(&rig->shared->ready, 1);
+    if (gyre_rank(comm) == 1)
+        rig_until(&rig->shared->flag, 1); /* for ever: it is killed */
+    int before = fakecuda_calls("cuCtxSynchronize");
+    int status = gyre_all_reduce_on(comm, bench.memory, bench.other, COUNT, GYRE_I32, GYRE_SUM,
+                                    bench.stream[0]);
+    int32_t word = 0;
+    int peer = 2 - gyre_rank(comm);
+    for (int k = 0; k < 50 && !status; k++) /* the operation moves as far as it gets */
+        status = gyre_rank(comm) ? gyre_send(comm, &word, 1, GYRE_I32, peer)
+                                 : gyre_recv(comm, &word, 1, GYRE_I32, peer);
+    atomic_fetch_add(&rig->shared->ready, 1);
+    int bad =
+        rig_check(status == 0, comm, "the call") || failed(cuStreamSynchronize(bench.stream[0]));
+    while (!gyre_barrier(comm))
+        continue;
+    bad += rig_check(fakecuda_calls("cuCtxSynchronize") == before, comm,
+                     "memory was replaced that nobody could write");
+    free(bench.host);
+    gyre_finalize(comm);
+    return bad;
+}
+
+static void memory_stays_where_nobody_could_write(void **state)
+{
+    struct rig rig = {.n = 3, .transport = "auto", .body = never_begun};
+    (void)state;
+    rig_start(&rig);
+    rig_until(&rig.shared->ready, 5);
+    kill(rig.pid[1], SIGKILL);
+    assert_int_equal(rig_wait(&rig, 30, 2), 0);
+}
+
 /* -- what may wait for a device
  * ------------------------------------------------------------------ */
 
@@ -395,6 +436,49 @@ static void nothing_waits_for_a_held_stream(void **state)
         rig_run(&(struct rig){.n = 2, .transport = "auto", .body = call_on_and_on}, 60), 0);
     assert_int_equal(rig_run(&(struct rig){.n = 2, .transport = "tcp", .body = call_on_and_on}, 60),
                      0);
+}
+
+/* -- naps -------------------------------------------------------------------------------------- */
+
+/* The slack of the helper's timer, in ns; -1: there is no helper, or no asking. */
+static long helper_slack(void)
+{
+    char path[64], name[32] = "";
+    long slack = -1;
+    DIR *threads = opendir("/proc/self/task");
+    struct dirent *entry;
+    while ((entry = readdir(threads))) {
+        snprintf(path, sizeof(path), "/proc/self/task/%.16s/comm", entry->d_name);
+        FILE *file = fopen(path, "r");
+        bool found = file && fscanf(file, "%31s", name) == 1 && !strcmp(name, "gyre-helper");
+        if (file)
+            fclose(file);
+        snprintf(path, sizeof(path), "/proc/%.16s/timerslack_ns", entry->d_name);
+        file = found ? fopen(path, "r") : NULL;
+        if (file && fscanf(file, "%ld", &slack) != 1)
+            slack = -1;
+        if (file)
+            fclose(file);
+    }
+    closedir(threads);
+    return slack;
+}
+
+static int nap(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    (void)rig;
+    int bad = set_up(comm, &bench) || chain(comm, &bench, COUNT);
+    free(bench.host);
+    long slack = helper_slack();
+    bad = bad || rig_check(slack == 1 || slack == -1, comm, "the helper's naps have slack");
+    return gyre_finalize(comm) || bad;
+}
+
+static void the_helper_naps_as_long_as_it_says(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run(&(struct rig){.n = 2, .transport = "auto", .body = nap}, 60), 0);
 }
 
 /* -- a driver that keeps its callers ----------------------------------------------------------- */
@@ -513,6 +597,8 @@ int main(void)
     };
     const struct CMUnitTest strict[] = {
         cmocka_unit_test(a_full_launch_queue_stops_nobody),
+        cmocka_unit_test(memory_stays_where_nobody_could_write),
+        cmocka_unit_test(the_helper_naps_as_long_as_it_says),
     };
     setenv("FAKECUDA_DEVICES", "2", 1);
     setenv("GYRE_DEVICES", "0,1,0,1", 0);

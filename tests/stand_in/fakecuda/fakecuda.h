@@ -27,8 +27,8 @@
  *     FAKECUDA_ENGINES=0         copies are made in any order; 1: one engine makes all copies of a
  *                                direction, in the order of their posts, on whatever streams; 1
  *     FAKECUDA_WAITS=0           making a stream, unmapping and closing a handle do not wait for
- *                                all that the device has to do, nor copies of host memory that is not
- *                                locked for themselves; 1
+ *                                all that the device has to do, nor copies of host memory that is
+ *                                not locked for themselves; 1
  *     FAKECUDA_CHANNELS=1        streams of one priority share a queue of the hardware: one that
  *                                waits for a word or an event keeps up what is posted to the
  *                                others later; 0
