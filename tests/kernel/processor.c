@@ -294,6 +294,8 @@ static size_t leading(size_t columns)
     return columns + gyre_rng_below(&rng, 3);
 }
 
+static bool by_cublas; /* whose sums of a product go another way */
+
 static void check_product(enum gyre_dense_form form, size_t m, size_t n, size_t k, float beta)
 {
     struct gyre_products products = {.first = {.form = form,
@@ -319,7 +321,7 @@ static void check_product(enum gyre_dense_form form, size_t m, size_t n, size_t 
         p->c = AT(c);
         table->multiply(on, &products);
     })
-    compare(&c, "a product", fused ? 0 : 1e-5f);
+    compare(&c, "a product", by_cublas ? 1e-4f : fused ? 0 : 1e-5f);
     free_span(&a);
     free_span(&b);
     free_span(&c);
@@ -691,6 +693,55 @@ static void test_refused(void **state)
     assert_non_null(strstr(trouble.text, "no CUDA device 7"));
 }
 
+/* The same products by cuBLAS: forms, steps and leading dimensions are as it counts them. They are
+ * Gyre's own where GYRE_BLAS=own. A product that fails is told, and so is a cuBLAS that does not
+ * begin. */
+static void test_cublas(void **state)
+{
+    struct gyre_processor *own = processor[1], *blas = NULL;
+    const int begun = fakecuda_calls("cublasCreate");
+    if (!fakecuda_stands_in())
+        skip(); /* it may not be there */
+    setenv("FAKECUDA_CUBLAS", "1", 1);
+    assert_int_equal(gyre_processor_open(&blas, GYRE_MEMORY_CUDA, 0, &trouble), 0);
+    assert_string_equal(blas->table->products(blas), "own cuda");
+    gyre_processor_close(blas);
+    setenv("GYRE_BLAS", "auto", 1);
+    assert_int_equal(gyre_processor_open(&blas, GYRE_MEMORY_CUDA, 0, &trouble), 0);
+    assert_string_equal(blas->table->products(blas), "cuBLAS");
+    processor[1] = blas;
+    by_cublas = true;
+    test_products(state);
+    by_cublas = false;
+    processor[1] = own;
+    assert_true(fakecuda_calls("cublasGemmStridedBatchedEx") > 0);
+    fakecuda_fail("cublasGemmStridedBatchedEx", 1, CUDA_ERROR_UNKNOWN);
+    float *x = blas->table->alloc(blas, sizeof *x), back;
+    const struct gyre_product one = {.form = GYRE_DENSE_NN,
+                                     .m = 1,
+                                     .n = 1,
+                                     .k = 1,
+                                     .alpha = 1,
+                                     .a = x,
+                                     .b = x,
+                                     .c = x,
+                                     .lda = 1,
+                                     .ldb = 1,
+                                     .ldc = 1};
+    blas->table->multiply(blas, &(struct gyre_products){.first = one, .count = 1});
+    assert_true(blas->table->get(blas, &back, x, sizeof back, &trouble) < 0);
+    gyre_processor_close(blas);
+    trouble = (struct gyre_trouble){0};
+    fakecuda_fail("cublasCreate", 1, CUDA_ERROR_UNKNOWN);
+    assert_int_equal(gyre_processor_open(&blas, GYRE_MEMORY_CUDA, 0, &trouble), GYRE_UNSUPPORTED);
+    assert_non_null(strstr(trouble.text, "cuBLAS is there and does not begin on CUDA device 0"));
+    assert_int_equal(fakecuda_calls("cublasCreate") - begun, 2);
+    assert_int_equal(fakecuda_calls("cublasDestroy"), 1);
+    trouble = (struct gyre_trouble){0};
+    setenv("GYRE_BLAS", "own", 1);
+    unsetenv("FAKECUDA_CUBLAS");
+}
+
 /* Each call of CUDA that open makes fails once: a status, a sentence, and nothing left. */
 static void test_open_fails(void **state)
 {
@@ -746,6 +797,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_norm_sums, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_training, open_both, close_both),
         cmocka_unit_test(test_network),
+        cmocka_unit_test_setup_teardown(test_cublas, open_both, close_both),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_open_fails),
         cmocka_unit_test(test_launch_fails),

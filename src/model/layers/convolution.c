@@ -139,6 +139,7 @@ static int convolution_forward(struct gyre_layer *layer, struct gyre_pass *pass,
                                                           .c = y + s * out,
                                                           .ldc = places},
                                                 .count = group,
+                                                .precision = pass->precision,
                                                 .b_step = terms * places,
                                                 .c_step = out,
                                             });
@@ -174,6 +175,7 @@ static void convolution_weight_gradient(struct gyre_layer *layer, const struct g
                           .c = weight->gradient,
                           .ldc = terms},
                 .count = group,
+                .precision = pass->precision,
                 .a_step = out,
                 .b_step = terms * places,
                 .partials = work.partials,
@@ -206,6 +208,7 @@ static void convolution_input_gradient(struct gyre_layer *layer, const struct gy
                           .c = work.spread,
                           .ldc = places},
                 .count = group,
+                .precision = pass->precision,
                 .b_step = out,
                 .c_step = terms * places,
             });

@@ -17,7 +17,9 @@
 
 static void multiply_one(const struct gyre_pass *pass, const struct gyre_product *product)
 {
-    pass->on->table->multiply(pass->on, &(struct gyre_products){.first = *product, .count = 1});
+    pass->on->table->multiply(
+        pass->on,
+        &(struct gyre_products){.first = *product, .count = 1, .precision = pass->precision});
 }
 
 static int linear_shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)

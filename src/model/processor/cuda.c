@@ -46,7 +46,7 @@ static struct cuda *cuda_of(struct gyre_processor *on)
 
 static const char *cuda_products(const struct gyre_processor *on)
 {
-    return "own cuda";
+    return ((const struct gyre_cuda_processor *)on)->blas ? "cuBLAS" : "own cuda";
 }
 
 /* -- memory ------------------------------------------------------------------------------------ */
@@ -181,6 +181,7 @@ static int cuda_wait(struct gyre_processor *on, struct gyre_trouble *trouble)
 static void cuda_close(struct gyre_processor *on)
 {
     struct cuda *cuda = cuda_of(on);
+    gyre_cuda_close_products(&cuda->common);
     if (cuda->common.queue)
         cuda->common.device->queue_destroy(cuda->common.queue);
     if (cuda->pinned)
@@ -231,7 +232,7 @@ static int prepare_device(struct cuda *cuda, struct gyre_trouble *trouble)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory to copy to CUDA device %d by",
                                 cuda->common.index);
     cuda->pinned = !device->pin(cuda->common.index, cuda->pieces, PIECES * PIECE_BYTES, NULL);
-    return 0;
+    return gyre_cuda_open_products(&cuda->common, trouble);
 }
 
 static int check_device(const struct gyre_device *device, int index, bool kernels,

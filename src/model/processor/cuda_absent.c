@@ -16,6 +16,15 @@ bool gyre_cuda_fill_dense(struct gyre_processor_table *table)
     return false;
 }
 
+int gyre_cuda_open_products(struct gyre_cuda_processor *cuda, struct gyre_trouble *trouble)
+{
+    return GYRE_UNSUPPORTED;
+}
+
+void gyre_cuda_close_products(struct gyre_cuda_processor *cuda)
+{
+}
+
 void gyre_cuda_load_elements(void)
 {
 }

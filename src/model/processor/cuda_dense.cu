@@ -1,5 +1,5 @@
-/* Products of matrices on a CUDA device, Gyre's own: a block has 64 x 64 of C, a thread 4 x 4 of
- * them, and 16 terms of the sums at a time lie in shared memory:
+/* Products of matrices on a CUDA device, Gyre's own, where cuBLAS is not: a block has 64 x 64 of C,
+ * a thread 4 x 4 of them, and 16 terms of the sums at a time lie in shared memory:
  *
  *             k ──▶ 16                   n ──▶ 64
  *          ┌────────┐ ┌──┐           ┌────┬────┬─ ─
@@ -144,10 +144,47 @@ static void post_product(struct gyre_processor *on, const struct gyre_product *p
                                   grid, block, given);
 }
 
+/* A call of cuBLAS on the queue; `status` is what it came to. */
+struct blas_call {
+    struct gyre_cuda_processor *cuda;
+    const struct gyre_products *products;
+    int status;
+
+    static void begin(void *stream, const void *context)
+    {
+        struct blas_call *given = (struct blas_call *)context;
+        given->status = gyre_cuda_blas_begin(&given->cuda->blas, stream);
+    }
+
+    static void multiply(void *stream, const void *context)
+    {
+        struct blas_call *given = (struct blas_call *)context;
+        given->status = gyre_cuda_blas_multiply(given->cuda->blas, given->products);
+    }
+
+    static void end(void *stream, const void *context)
+    {
+        gyre_cuda_blas_end(((const struct blas_call *)context)->cuda->blas);
+    }
+};
+
+static bool multiply_by_blas(struct gyre_processor *on, const struct gyre_products *products)
+{
+    struct gyre_cuda_processor *cuda = (struct gyre_cuda_processor *)on;
+    struct blas_call given = {cuda, products, 0};
+    if (!cuda->blas || !gyre_cuda_blas_takes(products))
+        return false;
+    gyre_cuda_post(on, blas_call::multiply, &given);
+    cuda->status = cuda->status ? cuda->status : given.status;
+    return true;
+}
+
 static void multiply_each(struct gyre_processor *on, const struct gyre_products *products)
 {
     const struct gyre_product *p = &products->first;
     struct multiplied given = {};
+    if (on && multiply_by_blas(on, products))
+        return;
     given.a = operand{p->a, p->lda, 1, products->a_step};
     if (p->form == GYRE_DENSE_TN)
         given.a = operand{p->a, 1, p->lda, products->a_step};
@@ -199,6 +236,27 @@ static void multiply_all(struct gyre_processor *on, const struct gyre_products *
         multiply_and_add(on, products);
     else
         multiply_each(on, products);
+}
+
+extern "C" int gyre_cuda_open_products(struct gyre_cuda_processor *cuda,
+                                       struct gyre_trouble *trouble)
+{
+    struct blas_call given = {cuda, NULL, 0};
+    bool wanted;
+    int status = gyre_cuda_blas_wanted(&wanted, trouble);
+    if (status || !wanted)
+        return status;
+    gyre_cuda_post(&cuda->base, blas_call::begin, &given);
+    return gyre_cuda_blas_check(cuda->index, given.status, trouble);
+}
+
+/* Also behind a product that failed. */
+extern "C" void gyre_cuda_close_products(struct gyre_cuda_processor *cuda)
+{
+    const struct blas_call given = {cuda, NULL, 0};
+    if (cuda->blas)
+        cuda->device->launch(cuda->queue, blas_call::end, &given);
+    cuda->blas = NULL;
 }
 
 extern "C" bool gyre_cuda_fill_dense(struct gyre_processor_table *table)

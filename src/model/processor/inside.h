@@ -5,6 +5,8 @@
  *   host_images.c, host_norm.c, host_loss.c     passes that ops.h does not have
  *   cuda.c             a CUDA device's table: its memory, its queue, what travels to and fro
  *   cuda_elements.cu, cuda_images.cu, cuda_dense.cu     its kernels
+ *   cuda_blas.c        products by cuBLAS, where it is
+ *   cuda_blas_library.c     where cuBLAS is
  *   cuda_queue.c       launches on its queue
  *   cuda_absent.c      in place of the kernels, in builds without CUDA */
 #ifndef GYRE_MODEL_PROCESSOR_INSIDE_H
@@ -84,6 +86,7 @@ struct gyre_cuda_processor {
     struct gyre_device_queue *queue;
     int index, multiprocessors;
     int status; /* of the first launch that failed */
+    void *blas; /* a handle of cuBLAS; NULL: products are Gyre's own */
 };
 
 int gyre_cuda_open(struct gyre_processor **processor, int index, struct gyre_trouble *trouble);
@@ -93,6 +96,24 @@ int gyre_cuda_open(struct gyre_processor **processor, int index, struct gyre_tro
 void gyre_cuda_post(struct gyre_processor *on, void (*post)(void *stream, const void *context),
                     const void *context);
 int gyre_cuda_multiprocessors(const struct gyre_processor *on);
+
+/* A function of cuBLAS; NULL: it has not this one, or is not there. */
+void *gyre_cuda_blas_symbol(const char *name);
+
+/* cuBLAS, in the device's context. Begin makes a handle for a stream, or none where cuBLAS is not
+ * there; its status is cuBLAS's. Multiply takes products of which none is empty, each with a C of
+ * its own, whose sizes it takes: -EIO, told in the log. */
+int gyre_cuda_blas_wanted(bool *wanted, struct gyre_trouble *trouble);
+int gyre_cuda_blas_begin(void **handle, void *stream);
+int gyre_cuda_blas_check(int device, int begun, struct gyre_trouble *trouble); /* begin's status */
+void gyre_cuda_blas_end(void *handle);
+bool gyre_cuda_blas_takes(const struct gyre_products *products);
+int gyre_cuda_blas_multiply(void *handle, const struct gyre_products *products);
+
+/* Begins with cuBLAS where it is, unless GYRE_BLAS=own (cuda_dense.cu). Comes once the queue is
+ * made, and close before the queue's end. GYRE_UNSUPPORTED: cuBLAS is there and fails. */
+int gyre_cuda_open_products(struct gyre_cuda_processor *cuda, struct gyre_trouble *trouble);
+void gyre_cuda_close_products(struct gyre_cuda_processor *cuda);
 
 /* The kernels' entries, put into the table; false where CUDA is not built in. */
 bool gyre_cuda_fill_elements(struct gyre_processor_table *table);

@@ -43,7 +43,8 @@ struct gyre_window {
 struct gyre_products {
     struct gyre_product first;
     size_t count, a_step, b_step, c_step;
-    float *partials; /* count x m x n floats of workspace, with a c_step of 0 */
+    float *partials;               /* count x m x n floats of workspace, with a c_step of 0 */
+    enum gyre_precision precision; /* to which A and B have been rounded */
 };
 
 /* Batch norm over a batch. Arrays have a number for each channel. */

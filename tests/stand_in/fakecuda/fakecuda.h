@@ -32,6 +32,7 @@
  *     FAKECUDA_CHANNELS=1        streams of one priority share a queue of the hardware: one that
  *                                waits for a word or an event keeps up what is posted to the
  *                                others later; 0
+ *     FAKECUDA_CUBLAS=1          cuBLAS is there (fake_cublas.c); 0
  *     FAKECUDA_UUID_SALT=3       UUIDs are of another machine than with other salts; 0
  *     FAKECUDA_FAIL=cuMemMap:2:CUDA_ERROR_NOT_PERMITTED,kernel:1:CUDA_ERROR_ILLEGAL_ADDRESS
  *                                the 2nd call of that name from now fails with that error. "copy",
