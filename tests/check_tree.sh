@@ -55,6 +55,7 @@ cli/show                 base knobs cli cli/show/page collectives/algorithms/tab
                          collectives/kernels/reduce.h collectives/plan/shape.h data/files
                          transport/link/words.h
 cli/show/page            base collectives/prove collectives/schedule
+cli/why                  base cli transport/recorder transport/stream/signature.h
 cli/train                base base/machine cli launch report train
 cli/tune                 base base/disk base/machine cli collectives/algorithms/table.h
                          collectives/choose collectives/schedule data/files
@@ -91,12 +92,12 @@ collectives/comm         base base/machine collectives/plan/shape.h collectives/
                          collectives/mapped collectives/engine collectives/staging
                          collectives/kernels transport/link/links.h transport/stream/signature.h
 collectives/messages     base base/machine collectives/engine collectives/staging transport/domain
-                         transport/link/links.h transport/stream
+                         transport/link/links.h transport/recorder transport/stream
 collectives/mapped       base base/machine collectives/staging collectives/plan collectives/kernels
                          collectives/choose/limits.h transport/domain
 collectives/engine       base collectives/mapped collectives/staging collectives/plan
                          transport/domain transport/link/links.h
-collectives/staging      base collectives/plan collectives/kernels device
+collectives/staging      base collectives/plan collectives/kernels device transport/recorder
 collectives/plan         base base/machine collectives/kernels collectives/choose
                          collectives/schedule transport/stream/signature.h device
 collectives/choose       base base/disk collectives/algorithms/table.h collectives/schedule
@@ -104,12 +105,13 @@ collectives/prove        base collectives/algorithms/table.h collectives/schedul
 collectives/algorithms   base collectives/schedule
 collectives/schedule     base
 collectives/kernels      base device
-transport/domain         base base/machine device transport/watch transport/join transport/link
+transport/domain         base base/machine device transport/recorder transport/watch
+                         transport/join transport/link
                          transport/members transport/stream transport/memory transport/job
                          transport/net transport/seal
 transport/watch          base base/machine device transport/watch/detect transport/job/job.h
                          transport/join/joined.h transport/members transport/memory
-                         transport/net transport/seal
+                         transport/net transport/recorder transport/seal
                          transport/stream/signature.h
 transport/watch/detect   base transport/join/joined.h transport/stream/signature.h
 transport/members        base base/machine transport/job/job.h transport/join transport/net
@@ -121,6 +123,7 @@ transport/link/tcp       base transport/link transport/stream transport/net tran
 transport/link/verbs     base base/machine transport/link transport/stream transport/memory
 transport/stream         base transport/memory transport/seal
 transport/seal           base transport/net
+transport/recorder       base device
 transport/memory         base device
 transport/job            base base/disk transport/net
 transport/net            base

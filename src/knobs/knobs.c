@@ -76,6 +76,7 @@ const struct gyre_knob gyre_knobs[] = {
     SECRET("GYRE_KEY", "none", "the job's secret itself"),
     NUMBER("GYRE_KEY_FD", 0, INT32_MAX, "none", false, "descriptor where a launcher wrote it"),
     WORD("GYRE_AUTH", "key none", "key", false, "none: whoever reaches a port can join"),
+    TEXT("GYRE_DUMP", "none", false, "folder that gets each rank's last operations at a failure"),
     TEXT("GYRE_JOB", "the launcher's", true, "the job's name"),
     NUMBER("GYRE_EPOCH", 0, 65535, "the launcher's, 0", true, "restart count"),
     NUMBER("GYRE_LAUNCHER_FD", 0, 1 << 20, "none", false, "ends when `gyre run` has gone"),

@@ -137,6 +137,11 @@ struct gyre_activity *gyre_domain_activity(struct gyre_domain *domain)
     return &domain->activity;
 }
 
+void gyre_domain_dump(struct gyre_domain *domain)
+{
+    (void)domain; /* no rank of a simulation keeps records */
+}
+
 struct gyre_watch *gyre_domain_watch(struct gyre_domain *domain)
 {
     (void)domain;

@@ -18,13 +18,27 @@
 
 /* -- starting ---------------------------------------------------------------------------------- */
 
-static void note_operation(struct gyre_comm *comm, const struct gyre_plan *plan, uint64_t sequence,
-                           uint64_t fingerprint)
+/* How a plan runs, for the records. */
+static uint16_t way_of(struct gyre_recorder *recorder, const struct gyre_plan *plan)
 {
+    static const uint16_t way[] = {[GYRE_FORM_EXCHANGE] = GYRE_BY_EXCHANGE,
+                                   [GYRE_FORM_PUSH] = GYRE_BY_PUSH,
+                                   [GYRE_FORM_BLOCKS] = GYRE_BY_BLOCKS};
+    return plan->form == GYRE_FORM_STEPS ? gyre_recorder_way(recorder, plan->algorithm->name)
+                                         : way[plan->form];
+}
+
+static struct gyre_record_place note_operation(struct gyre_comm *comm, const struct gyre_plan *plan,
+                                               uint64_t sequence, uint64_t fingerprint)
+{
+    struct gyre_recorder *recorder = comm->activity->recorder;
+    const struct gyre_record_call call = {sequence, plan->signature, plan->shape.count, comm->name,
+                                          way_of(recorder, plan)};
     gyre_activity_enter(comm->activity, comm->name, sequence, fingerprint, plan->signature,
                         plan->shape.count);
     if (comm->progress->activities > 1)
         gyre_comm_focus(comm);
+    return gyre_record_call(recorder, &call);
 }
 
 int gyre_comm_drive(struct gyre_comm *comm, struct gyre_operation *op)
@@ -112,7 +126,7 @@ int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const v
     }
     (*op)->direct = direct;
     gyre_mirror_use(*op, mirror);
-    note_operation(comm, plan, (*op)->sequence, (*op)->fingerprint);
+    (*op)->record = note_operation(comm, plan, (*op)->sequence, (*op)->fingerprint);
     gyre_progress_drive(comm);
     return 0;
 }
@@ -132,6 +146,7 @@ struct exchange {
     struct gyre_mesh *mesh;
     struct gyre_plan *plan;
     struct gyre_op_name name;
+    struct gyre_record_place record;
     bool begun;
 };
 
@@ -148,6 +163,8 @@ static int await_exchange(const struct exchange *exchange, struct gyre_idle *idl
     int status = gyre_progress_idle_turn(exchange->progress, idle, UINT64_MAX);
     if (status != GYRE_IDLE_ASLEEP)
         return status;
+    if (exchange->begun)
+        gyre_record_waits(exchange->record, gyre_turn_waits_on(exchange->mesh));
     gyre_domain_sleep(exchange->progress->domain, exchange_came(exchange));
     return 0;
 }
@@ -163,6 +180,7 @@ static bool go_the_long_way(struct gyre_comm *comm, const struct exchange *excha
     op = gyre_engine_adopt(comm->engine, exchange->plan, input, output, exchange->begun);
     if (!op)
         return false;
+    op->record = exchange->record;
     gyre_progress_drive(comm);
     *status = gyre_comm_drive(comm, op);
     gyre_engine_release(comm->engine, op);
@@ -175,17 +193,16 @@ static int run_shortest(struct gyre_comm *comm, struct gyre_plan *plan, const vo
 {
     struct gyre_engine *engine = comm->engine;
     const uint64_t sequence = ++engine->sequence;
-    struct exchange exchange = {comm->progress,
-                                comm->mesh,
-                                plan,
-                                {sequence, gyre_engine_fingerprint(engine, plan, sequence)},
-                                false};
+    struct exchange exchange = {
+        comm->progress, comm->mesh,
+        plan,           {sequence, gyre_engine_fingerprint(engine, plan, sequence)},
+        {NULL, 0},      false};
     struct gyre_idle idle = {0};
     uint32_t looks = gyre_comm_looks(comm);
     int status = 0;
     exchange.begun = gyre_exchange_begin(comm->mesh, plan, input, exchange.name) == 0;
     /* The books are kept while the line travels. */
-    note_operation(comm, plan, sequence, exchange.name.fingerprint);
+    exchange.record = note_operation(comm, plan, sequence, exchange.name.fingerprint);
     while (!exchange.begun && !status) {
         if (go_the_long_way(comm, &exchange, input, output, &status))
             return status;
@@ -200,6 +217,7 @@ static int run_shortest(struct gyre_comm *comm, struct gyre_plan *plan, const vo
         status = await_exchange(&exchange, &idle);
     }
     gyre_engine_remember(engine, exchange.name.fingerprint);
+    gyre_record_ended(exchange.record, status);
     if (status)
         gyre_progress_fail(comm->progress, status);
     else

@@ -63,8 +63,10 @@ void gyre_progress_remove(struct gyre_progress_engine *progress, struct gyre_com
     if (progress->comm[comm->id] != comm)
         return;
     progress->comm[comm->id] = NULL;
-    if (comm->id)
+    if (comm->id) {
         gyre_watch_ignore(gyre_domain_watch(progress->domain), comm->activity);
+        gyre_recorder_drop_comm(comm->activity->recorder, comm->name);
+    }
 }
 
 void gyre_progress_drive(struct gyre_comm *comm)
@@ -227,6 +229,8 @@ int gyre_progress_turn(struct gyre_progress_engine *progress, struct gyre_wait *
     if (!status)
         status = gyre_progress_idle_turn(progress, &wait->idle, wait->deadline);
     if (status == GYRE_IDLE_ASLEEP) {
+        for (uint32_t i = 0; i < progress->busy_count; i++)
+            gyre_engine_note_waits(progress->busy[i]->engine);
         gyre_domain_sleep(progress->domain, something_came(progress));
         return 0;
     }
@@ -287,6 +291,7 @@ void gyre_progress_fail(struct gyre_progress_engine *progress, int status)
     if (atomic_load_explicit(&progress->failed, memory_order_relaxed))
         return;
     atomic_store_explicit(&progress->failed, status, memory_order_release);
+    gyre_domain_dump(progress->domain);
     /* Streams first: the watch may be unmapping memory, for which a driver waits for them, and the
      * links' end waits for the watch. */
     for (uint32_t id = 0; id < GYRE_COMM_IDS; id++)

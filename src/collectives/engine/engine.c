@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "collectives/engine/steps.h"
 #include "collectives/mapped/mapped.h"
+#include "collectives/mapped/turn.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -144,6 +145,14 @@ bool gyre_engine_run(struct gyre_engine *engine)
     if (engine->mesh)
         moved |= run_mapped(engine);
     return moved;
+}
+
+void gyre_engine_note_waits(struct gyre_engine *engine)
+{
+    const struct gyre_operation *turn = engine->mesh ? engine->mesh->current.op : NULL;
+    gyre_steps_note_waits(engine);
+    if (turn)
+        gyre_record_waits(turn->record, gyre_turn_waits_on(engine->mesh));
 }
 
 struct gyre_operation *gyre_engine_adopt(struct gyre_engine *engine, struct gyre_plan *plan,

@@ -38,6 +38,9 @@ void gyre_engine_part(struct gyre_engine *engine);
 /* Moves everything that can move, but for its links; true if anything did. */
 bool gyre_engine_run(struct gyre_engine *engine);
 
+/* Writes into the records of what is under way on whom it waits. */
+void gyre_engine_note_waits(struct gyre_engine *engine);
+
 /* Turns an exchange of the shortest way, which has its number already, into an operation that other
  * threads can drive. NULL: no room. */
 struct gyre_operation *gyre_engine_adopt(struct gyre_engine *engine, struct gyre_plan *plan,

@@ -79,6 +79,7 @@ static void count_end(struct gyre_engine *engine)
 void gyre_engine_end(struct gyre_engine *engine, struct gyre_operation *op, int status)
 {
     op->status = status;
+    gyre_record_ended(op->record, status);
     uint32_t i = 0;
     while (engine->order[i] != op)
         i++;

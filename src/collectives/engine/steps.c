@@ -310,11 +310,36 @@ static bool grant_lanes(struct gyre_engine *engine)
             lane->op = op;
             lane->index = lane->rounds = 0;
             begin_slice(engine, lane);
+            gyre_record_begun(op->record);
             op->lanes++;
             granted = true;
         }
     }
     return granted;
+}
+
+/* The peer of which the lane's round still wants something, by its number among the links: of a
+ * receive, else of a send. */
+static uint32_t lane_waits_on(const struct gyre_engine *engine, const struct gyre_lane *lane)
+{
+    uint32_t waits_on = GYRE_RECORD_NOBODY;
+    for (uint32_t s = 0; s < lane->round.steps; s++) {
+        const struct gyre_step *step = &lane->round.step[s];
+        if (step->flags & OVER || (step->kind != GYRE_RECV && step->kind != GYRE_SEND))
+            continue;
+        if (step->kind == GYRE_RECV || waits_on == GYRE_RECORD_NOBODY)
+            waits_on = gyre_engine_world(engine, step->peer);
+        if (step->kind == GYRE_RECV)
+            break;
+    }
+    return waits_on;
+}
+
+void gyre_steps_note_waits(struct gyre_engine *engine)
+{
+    for (uint32_t i = 0; i < GYRE_LANE_POOL; i++)
+        if (engine->lane[i].op && engine->lane[i].outstanding)
+            gyre_record_waits(engine->lane[i].op->record, lane_waits_on(engine, &engine->lane[i]));
 }
 
 /* A peer of the lane's round that has said goodbye; UINT32_MAX: none has. */

@@ -141,6 +141,8 @@ static int furnish(const struct ballot *ballot, struct gyre_comm *child)
                                 child->n);
     child->name = comm_number(child);
     atomic_store(&child->activity->comm, child->name);
+    child->activity->recorder = gyre_domain_activity(child->domain)->recorder;
+    gyre_recorder_note_comm(child->activity->recorder, child->name, child->n, child->rank);
     status = gyre_comm_lay_out(child, ballot->trouble);
     struct gyre_mesh_options options = {child->rank, child->n, child->world};
     if (!status && child->n > 1 && child->n <= GYRE_PEERS_MAPPED_MAX &&

@@ -44,6 +44,10 @@ static inline void gyre_turn_end(struct gyre_mesh *mesh)
         gyre_domain_ring(mesh->domain);
 }
 
+/* The first rank, by its number in the domain, that has not come to the current turn; all have:
+ * GYRE_RECORD_NOBODY. */
+uint32_t gyre_turn_waits_on(const struct gyre_mesh *mesh);
+
 /* Records that a peer is in another operation. */
 void gyre_turn_mismatch(const struct gyre_mesh *mesh, uint32_t rank, uint64_t sequence);
 

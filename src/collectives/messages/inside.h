@@ -68,8 +68,10 @@ struct gyre_message *gyre_p2p_message(const struct gyre_point_to_point *p2p, uin
 /* Ends a message. A block's operation ends with its last block. */
 void gyre_p2p_end(struct gyre_point_to_point *p2p, struct gyre_message *message, int status);
 
-/* Tell the watch of a message that was started, and how many are over. */
-void gyre_p2p_note_started(struct gyre_point_to_point *p2p, const struct gyre_message_terms *terms);
+/* Tell the watch of a message that was started, and how many are over. The first also makes its
+ * record. */
+struct gyre_record_place gyre_p2p_note_started(struct gyre_point_to_point *p2p,
+                                               const struct gyre_message_terms *terms);
 void gyre_p2p_note_finished(const struct gyre_point_to_point *p2p);
 
 /* Take the first message, or any, out of its way. */

@@ -2,6 +2,7 @@
 #ifndef GYRE_COLLECTIVES_MESSAGES_MESSAGE_H
 #define GYRE_COLLECTIVES_MESSAGES_MESSAGE_H
 
+#include "transport/recorder/book.h"
 #include "transport/stream/match.h"
 
 #include <gyre/gyre.h>
@@ -32,11 +33,12 @@ struct gyre_message {
     uint32_t tag;
     enum gyre_type type;
     bool send;
-    bool any;                       /* a receive that takes any length, and perhaps any rank's */
-    bool open;                      /* a receive without a name yet: among the open ones */
-    bool bound;                     /* its message was known before it was posted */
-    struct gyre_received *received; /* the caller's, written at the end; NULL: none */
-    _Atomic int status;             /* GYRE_AGAIN while under way */
+    bool any;                        /* a receive that takes any length, and perhaps any rank's */
+    bool open;                       /* a receive without a name yet: among the open ones */
+    bool bound;                      /* its message was known before it was posted */
+    struct gyre_received *received;  /* the caller's, written at the end; NULL: none */
+    struct gyre_record_place record; /* what the rank remembers of it */
+    _Atomic int status;              /* GYRE_AGAIN while under way */
 };
 
 /* The way of a communicator's messages. Borrowed while messages live. */

@@ -393,7 +393,9 @@ struct gyre_message *gyre_p2p_start(struct gyre_point_to_point *p2p,
     else if (p2p->route.engine && p2p->route.engine->failed)
         gyre_p2p_fail(p2p, p2p->route.engine->failed);
     name_open(p2p);
-    gyre_p2p_note_started(p2p, terms);
+    message->record = gyre_p2p_note_started(p2p, terms);
+    if (message->status != GYRE_AGAIN) /* it was over at once */
+        gyre_record_ended(message->record, message->status);
     return message;
 }
 
@@ -418,7 +420,7 @@ bool gyre_p2p_run_now(struct gyre_point_to_point *p2p, const struct gyre_message
     ++*named;
     way->started++;
     p2p->started++;
-    gyre_p2p_note_started(p2p, terms);
+    gyre_record_ended(gyre_p2p_note_started(p2p, terms), 0);
     return true;
 }
 

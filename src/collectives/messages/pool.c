@@ -26,6 +26,7 @@ int gyre_p2p_create(const struct gyre_message_route *route, struct gyre_point_to
         return -ENOMEM;
     }
     atomic_store(&p2p->activity->comm, GYRE_WATCH_POINT_TO_POINT);
+    p2p->activity->recorder = gyre_domain_activity(route->domain)->recorder;
     gyre_watch_attend(gyre_domain_watch(route->domain), p2p->activity);
     *out = p2p;
     return 0;
@@ -105,7 +106,8 @@ void gyre_p2p_focus(struct gyre_point_to_point *p2p)
     gyre_activity_focus(gyre_domain_activity(p2p->route.domain), p2p->activity);
 }
 
-void gyre_p2p_note_started(struct gyre_point_to_point *p2p, const struct gyre_message_terms *terms)
+struct gyre_record_place gyre_p2p_note_started(struct gyre_point_to_point *p2p,
+                                               const struct gyre_message_terms *terms)
 {
     uint32_t peer = terms->peer == GYRE_MESSAGE_ANYONE ? GYRE_SIGNATURE_ANYONE
                                                        : gyre_route_world(&p2p->route, terms->peer);
@@ -115,6 +117,11 @@ void gyre_p2p_note_started(struct gyre_point_to_point *p2p, const struct gyre_me
                         signature, terms->count);
     gyre_p2p_note_finished(p2p);
     gyre_p2p_focus(p2p);
+    const struct gyre_record_call call = {p2p->started, signature, terms->count,
+                                          GYRE_RECORD_MESSAGES, GYRE_BY_MESSAGE};
+    struct gyre_record_place place = gyre_record_call(p2p->activity->recorder, &call);
+    gyre_record_waits(place, peer);
+    return place;
 }
 
 void gyre_p2p_refuse(struct gyre_point_to_point *p2p, const char *why)
@@ -134,6 +141,7 @@ void gyre_p2p_end(struct gyre_point_to_point *p2p, struct gyre_message *message,
     struct gyre_operation *op = message->op;
     p2p->pending--;
     message->status = status;
+    gyre_record_ended(message->record, status);
     if (!op) {
         gyre_p2p_note_finished(p2p);
         return;

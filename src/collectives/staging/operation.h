@@ -5,6 +5,7 @@
 
 #include "collectives/plan/plan.h"
 #include "collectives/staging/stream_wait.h"
+#include "transport/recorder/book.h"
 
 #include <stdatomic.h>
 
@@ -30,6 +31,7 @@ struct gyre_operation {
     bool awaits_stream;                  /* it begins when the stream has come */
     bool held;                           /* released at its end: only a stream waits for it */
     struct gyre_stream_wait stream_wait; /* the stream's words, until it is released */
+    struct gyre_record_place record;     /* what the rank remembers of it */
     bool used;
 };
 

@@ -63,6 +63,9 @@ int gyre_domain_bell_meet(struct gyre_domain *domain, struct gyre_trouble *troub
         return status;
     status = gyre_watch_share(domain->watch, GYRE_REGION_BELL, &domain->bell_region,
                               GYRE_SHARE_OPEN, trouble);
+    if (!status && domain->activity.recorder)
+        status = gyre_watch_share(domain->watch, GYRE_REGION_RECORD,
+                                  &domain->activity.recorder->region, GYRE_SHARE_SEALED, trouble);
     struct gyre_region waker = {.kind = GYRE_MEMORY_HOST, .fd = domain->eventfd};
     if (!status && joined->nodes > 1) /* peers may find this process asleep on sockets */
         status =

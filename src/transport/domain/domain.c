@@ -16,6 +16,7 @@
 #include "transport/net/address.h"
 #include "transport/memory/copy_queue.h"
 #include "transport/net/socket.h"
+#include "transport/recorder/dump.h"
 #include "transport/watch/renew.h"
 
 #include <errno.h>
@@ -163,6 +164,39 @@ static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
     return gyre_domain_mender_start(domain, trouble);
 }
 
+/* Makes this rank's records, before anybody can wait for it. */
+static void open_recorder(struct gyre_domain *domain)
+{
+    const struct gyre_joined *joined = domain->joined;
+    const struct gyre_member *member = &joined->member[joined->rank];
+    struct gyre_recorder_identity identity = {.rank = joined->rank,
+                                              .n = joined->n,
+                                              .node = member->node,
+                                              .nodes = joined->nodes,
+                                              .epoch = domain->job.epoch,
+                                              .job = domain->job.id,
+                                              .host = member->host};
+    domain->activity.recorder = gyre_recorder_create(&identity);
+    gyre_recorder_note_comm(domain->activity.recorder, 0, joined->n, joined->rank);
+    gyre_recorder_dump_on_signal(domain->activity.recorder);
+}
+
+void gyre_domain_dump(struct gyre_domain *domain)
+{
+    const struct gyre_recorder *recorder = domain->activity.recorder;
+    const uint32_t lost = domain->health.failed_rank;
+    if (!recorder || !domain->watch)
+        return;
+    gyre_recorder_dump(recorder->head, false);
+    if (!atomic_load(&domain->health.status) || lost >= domain->joined->n ||
+        lost == domain->joined->rank || domain->joined->large)
+        return;
+    const void *view = gyre_watch_view(domain->watch, lost, GYRE_REGION_RECORD, GYRE_MEMORY_HOST,
+                                       GYRE_RECORD_BYTES);
+    if (view)
+        gyre_recorder_dump(view, true);
+}
+
 /* Takes the settings of the domain whose ranks meet here. They have all come: whoever does not
  * appear within the dead time has ended, or is stopped. */
 static void take_settings(struct gyre_domain *domain, const struct gyre_domain *beside)
@@ -249,8 +283,10 @@ int gyre_domain_meet(struct gyre_domain *domain, const char *configuration,
                      struct gyre_trouble *trouble)
 {
     int status = join(domain, configuration, trouble);
-    if (!status && domain->joined->n > 1)
+    if (!status && domain->joined->n > 1) {
+        open_recorder(domain);
         status = open_peers(domain, trouble);
+    }
     return status ? gyre_trouble_set(trouble, status, "%s", gyre_status_name(status)) : 0;
 }
 
@@ -320,6 +356,7 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
     int status = atomic_load(&domain->health.status);
     if (status && trouble)
         *trouble = domain->health.failure;
+    gyre_recorder_destroy(domain->activity.recorder);
     gyre_links_destroy(domain->links);
     gyre_domain_forget_links(domain);
     gyre_copy_queue_destroy(domain->lookup.copy_queue);

@@ -50,6 +50,10 @@ int gyre_domain_meet(struct gyre_domain *domain, const char *configuration,
 int gyre_domain_ask(struct gyre_domain *domain, const char *configuration,
                     struct gyre_trouble *trouble);
 
+/* Writes this rank's records, and those of the rank that failed where they can be read, into the
+ * folder of GYRE_DUMP. Does nothing where that is not set. */
+void gyre_domain_dump(struct gyre_domain *domain);
+
 /* The job, discovered or given. */
 const struct gyre_job *gyre_domain_job(const struct gyre_domain *domain);
 

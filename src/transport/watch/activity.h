@@ -5,6 +5,7 @@
 #ifndef GYRE_TRANSPORT_WATCH_ACTIVITY_H
 #define GYRE_TRANSPORT_WATCH_ACTIVITY_H
 
+#include "transport/recorder/recorder.h"
 #include "transport/stream/signature.h"
 #include "transport/watch/detect/message.h"
 
@@ -19,6 +20,7 @@
 struct gyre_activity {
     _Atomic(struct gyre_activity *) focus; /* where a thread waits; NULL: here */
     struct gyre_activity *next;            /* of the attended activities; under the watch's lock */
+    struct gyre_recorder *recorder;        /* of the rank; NULL: none */
     _Atomic uint32_t version;
     _Atomic uint32_t comm;        /* unlike that of any other living group of ranks */
     _Atomic uint64_t sequence;    /* last operation entered, 0 before the first */

@@ -45,6 +45,11 @@ static void ring(const struct gyre_bell *bell)
         return; /* full: readable already */
 }
 
+static struct gyre_recorder *recorder_of(const struct gyre_watch *watch)
+{
+    return watch->is.activity != NULL ? watch->is.activity->recorder : NULL;
+}
+
 static void publish_failure(struct gyre_watch *watch, const struct gyre_detector_record *record)
 {
     struct gyre_health *health = watch->is.health;
@@ -57,6 +62,7 @@ static void publish_failure(struct gyre_watch *watch, const struct gyre_detector
     atomic_store_explicit(&health->status, record->status, memory_order_release);
     ring(&watch->is.bell);
     pthread_cond_broadcast(&watch->changed);
+    gyre_recorder_end(recorder_of(watch), record->status, record->rank, record->text);
     gyre_log(GYRE_LOG_INFO, "failed: %s", record->text);
 }
 
@@ -205,6 +211,7 @@ void gyre_watch_turn(struct gyre_watch *watch)
         count_absence(watch, &fresh);
         watch->mine = fresh;
     }
+    gyre_recorder_beat(recorder_of(watch), gyre_now_ns());
     watch->mine.parting = watch->parts_until != 0;
     gyre_detector_tick(watch->detector, gyre_now_ns(), &watch->mine);
     gyre_watch_settle(watch);

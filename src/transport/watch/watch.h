@@ -107,6 +107,7 @@ void gyre_watch_refuse(struct gyre_watch *watch, struct gyre_activity *activity,
 #define GYRE_REGION_QUEUES 2u
 #define GYRE_REGION_WAKER  3u
 #define GYRE_REGION_TRIAL  4u
+#define GYRE_REGION_RECORD 5u
 #define GYRE_REGION_FIRST  16u /* the lowest id of any other region */
 
 /* Offers a region to the peers of this node under `id` (unique in this process) and waits until

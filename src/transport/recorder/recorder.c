@@ -1,0 +1,161 @@
+/* Makes a rank's records, and keeps their head. Tested by
+ * tests/unit/transport/recorder/recorder_test.c. */
+#include "transport/recorder/recorder.h"
+
+#include "base/log.h"
+#include "transport/recorder/dump.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BEAT_EVERY (100 * GYRE_MS)
+
+static struct gyre_record_clocks read_clocks(void)
+{
+    struct gyre_record_clocks clocks = {.wall = gyre_wall_clock_ns()};
+    clocks.monotonic = gyre_now_ns();
+    clocks.ticks = gyre_ticks();
+    return clocks;
+}
+
+/* Reads a small file without memory of its own; the text ends with a NUL. False: there is none. */
+static bool read_small(const char *path, char *text, size_t room)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, text, room - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    return got > 0;
+}
+
+/* When the process started, in the kernel's clock ticks since boot: field 22, and the name before
+ * may hold anything. */
+static uint64_t process_started(void)
+{
+    char text[1024];
+    unsigned long long started = 0;
+    const char *name_end =
+        read_small("/proc/self/stat", text, sizeof text) ? strrchr(text, ')') : NULL;
+    if (name_end)
+        sscanf(name_end + 1,
+               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+               &started);
+    return started;
+}
+
+static void tell_program(char *program, size_t room)
+{
+    if (!read_small("/proc/self/comm", program, room))
+        snprintf(program, room, "?");
+    program[strcspn(program, "\n")] = '\0';
+}
+
+static void fill_head(struct gyre_record_head *head, const struct gyre_recorder_identity *is)
+{
+    const char *name = getenv("GYRE_JOB");
+    head->version = GYRE_RECORD_VERSION;
+    head->head_bytes = GYRE_RECORD_HEAD_BYTES;
+    head->record_bytes = sizeof(struct gyre_call_record);
+    head->records = GYRE_RECORDS;
+    head->rank = is->rank;
+    head->n = is->n;
+    head->node = is->node;
+    head->nodes = is->nodes;
+    head->epoch = is->epoch;
+    head->pid = (uint32_t)getpid();
+    head->thread = (uint32_t)gettid();
+    head->started = process_started();
+    head->counted = gyre_ticks_are_counted;
+    memcpy(head->job, is->job, sizeof head->job);
+    snprintf(head->host, sizeof head->host, "%s", is->host);
+    snprintf(head->name, sizeof head->name, "%s", name ? name : "");
+    tell_program(head->program, sizeof head->program);
+    head->opened = head->now = read_clocks();
+    head->failed_rank = GYRE_RECORD_NOBODY;
+    memcpy(head->magic, GYRE_RECORD_MAGIC, sizeof head->magic);
+}
+
+struct gyre_recorder *gyre_recorder_create(const struct gyre_recorder_identity *identity)
+{
+    static const char *const first[GYRE_BY_FIRST_NAMED] = {"rounds", "exchange", "push", "blocks",
+                                                           "message"};
+    struct gyre_trouble trouble = {0};
+    struct gyre_recorder *recorder = calloc(1, sizeof *recorder);
+    int status =
+        recorder ? gyre_device_of(GYRE_MEMORY_HOST)
+                       ->alloc(0, GYRE_RECORD_BYTES, GYRE_SHARE_SEALED, &recorder->region, &trouble)
+                 : -1;
+    if (status) {
+        gyre_log(GYRE_LOG_INFO, "this rank keeps no records: %s", trouble.text);
+        free(recorder);
+        return NULL;
+    }
+    gyre_ticks_choose();
+    recorder->head = recorder->region.base;
+    recorder->ring =
+        (struct gyre_call_record *)((uint8_t *)recorder->region.base + GYRE_RECORD_HEAD_BYTES);
+    memset(recorder->ring, 0, GYRE_RECORDS * sizeof *recorder->ring); /* maps every page now */
+    for (uint32_t i = 0; i < GYRE_BY_FIRST_NAMED; i++)
+        gyre_recorder_add_way(recorder, first[i]);
+    fill_head(recorder->head, identity);
+    return recorder;
+}
+
+void gyre_recorder_destroy(struct gyre_recorder *recorder)
+{
+    if (!recorder)
+        return;
+    gyre_recorder_end(recorder, 0, GYRE_RECORD_NOBODY, NULL);
+    gyre_recorder_ignore_signal(recorder);
+    gyre_device_of(GYRE_MEMORY_HOST)->free(&recorder->region);
+    free(recorder);
+}
+
+/* -- beats ------------------------------------------------------------------------------------- */
+
+/* Reads how long the thread that joined has run, and has waited for a core. */
+static void read_thread(const struct gyre_record_head *head, uint64_t *ran, uint64_t *delayed)
+{
+    char path[64], text[128];
+    unsigned long long first = 0, second = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%u/schedstat", head->thread);
+    if (read_small(path, text, sizeof text) && sscanf(text, "%llu %llu", &first, &second) == 2) {
+        *ran = first;
+        *delayed = second;
+    }
+}
+
+static void write_clocks(struct gyre_recorder *recorder)
+{
+    struct gyre_record_head *head = recorder->head;
+    head->now = read_clocks();
+    read_thread(head, &head->ran_ns, &head->delayed_ns);
+}
+
+void gyre_recorder_beat(struct gyre_recorder *recorder, uint64_t now)
+{
+    if (!recorder || now - recorder->beat_at < BEAT_EVERY)
+        return;
+    recorder->beat_at = now;
+    atomic_fetch_add_explicit(&recorder->head->beat, 1, memory_order_acq_rel);
+    write_clocks(recorder);
+    atomic_fetch_add_explicit(&recorder->head->beat, 1, memory_order_release);
+}
+
+void gyre_recorder_end(struct gyre_recorder *recorder, int status, uint32_t rank, const char *story)
+{
+    if (!recorder || recorder->head->state != GYRE_RECORD_RUNS)
+        return;
+    struct gyre_record_head *head = recorder->head;
+    atomic_fetch_add_explicit(&head->beat, 1, memory_order_acq_rel);
+    write_clocks(recorder);
+    head->state = status ? GYRE_RECORD_FAILED : GYRE_RECORD_LEFT;
+    head->status = status;
+    head->failed_rank = rank;
+    snprintf(head->story, sizeof head->story, "%s", story ? story : "");
+    atomic_fetch_add_explicit(&head->beat, 1, memory_order_release);
+}
