@@ -32,6 +32,9 @@ static const struct command commands[] = {
     {"inspect", gyre_cli_inspect, "list the tensors of a file of weights, or check checkpoints"},
     {"doctor", gyre_cli_doctor,
      "check this machine up before a job: cores, limits, network, devices, key"},
+    {"why", gyre_cli_why, "say why a job stands still, has failed or is slow"},
+    {"top", gyre_cli_top, "show the ranks of a job that runs, once a second"},
+    {"dump", gyre_cli_dump, "print the last operations of every rank as JSON"},
     {"help", help, "this page; `gyre help COMMAND` for one command"},
     {"version", version, "the version of this tool"},
 };

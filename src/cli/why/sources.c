@@ -1,0 +1,181 @@
+/* Finds records: in a folder of dumps, or among the descriptors of this user's processes, as the
+ * kernel lets nobody else look there. Tested by tests/program/cli/why.c. */
+#include "cli/why/sources.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int keep_trail(struct gyre_trails *trails, const struct gyre_trail *trail,
+                      struct gyre_trouble *trouble)
+{
+    if (trails->count == GYRE_TRAILS_MAX)
+        return 0;
+    struct gyre_trail *more = realloc(trails->of, (trails->count + 1) * sizeof *more);
+    if (!more)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for the records of %u ranks",
+                                trails->count + 1);
+    trails->of = more;
+    trails->of[trails->count++] = *trail;
+    return 0;
+}
+
+/* -- a folder ---------------------------------------------------------------------------------- */
+
+static bool is_dump(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 8 && !strcmp(name + length - 8, ".gyrerec");
+}
+
+static int take_dump(struct gyre_trails *trails, int folder, const char *name,
+                     struct gyre_trouble *trouble)
+{
+    struct gyre_trail trail = {0};
+    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const char *fault = fd < 0 ? strerror(errno) : gyre_trail_open(fd, &trail);
+    if (fd >= 0)
+        close(fd);
+    if (!fault)
+        return keep_trail(trails, &trail, trouble);
+    if (!trails->torn++)
+        snprintf(trails->text, sizeof trails->text, "%.160s %s", name, fault);
+    return 0;
+}
+
+int gyre_sources_folder(struct gyre_trails *trails, const char *path, struct gyre_trouble *trouble)
+{
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+    int status = 0;
+    if (!folder)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "%s: %s", path, strerror(errno));
+    while (!status && (entry = readdir(folder)))
+        if (is_dump(entry->d_name))
+            status = take_dump(trails, dirfd(folder), entry->d_name, trouble);
+    closedir(folder);
+    if (!status && !trails->count)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "%s has no dump that can be read%s%s; a job writes its dumps there "
+                                "if GYRE_DUMP names it",
+                                path, trails->text[0] ? ": " : "", trails->text);
+    return status;
+}
+
+/* -- processes --------------------------------------------------------------------------------- */
+
+static bool is_all_digits(const char *text)
+{
+    return *text && text[strspn(text, "0123456789")] == '\0';
+}
+
+/* Whether the process is stopped. */
+static bool is_stopped(const char *pid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    const char *end = strrchr(text, ')');
+    return end && end[1] && (end[2] == 'T' || end[2] == 't');
+}
+
+static bool answers_to(const struct gyre_trail *trail, const char *name)
+{
+    char id[33], pid[16];
+    for (int i = 0; i < 16; i++)
+        snprintf(id + 2 * i, 3, "%02x", trail->head.job[i]);
+    snprintf(pid, sizeof pid, "%u", trail->head.pid);
+    return !strcmp(pid, name) || !strcmp(trail->head.name, name) ||
+           (strlen(name) >= 4 && !strncmp(id, name, strlen(name)));
+}
+
+/* Reads the records behind one descriptor of a process, if it has some. A process inherits none, so
+ * each is found once. */
+static int take_records_at(struct gyre_trails *trails, int folder, const char *fd_name,
+                           const char *pid, struct gyre_trouble *trouble)
+{
+    char link[64] = "";
+    struct gyre_trail trail = {.living = true};
+    if (readlinkat(folder, fd_name, link, sizeof link - 1) <= 0 ||
+        strncmp(link, "/memfd:gyre ", 12) != 0)
+        return 0;
+    int fd = openat(folder, fd_name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    bool ours = gyre_trail_open(fd, &trail) == NULL;
+    close(fd);
+    if (!ours)
+        return 0;
+    trail.stopped = is_stopped(pid);
+    return keep_trail(trails, &trail, trouble);
+}
+
+static int take_process(struct gyre_trails *trails, const char *pid, struct gyre_trouble *trouble)
+{
+    char path[64];
+    struct stat about;
+    snprintf(path, sizeof path, "/proc/%.20s/fd", pid);
+    if (stat(path, &about) || about.st_uid != geteuid())
+        return 0;
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+    int status = 0;
+    while (folder && !status && (entry = readdir(folder)))
+        if (is_all_digits(entry->d_name))
+            status = take_records_at(trails, dirfd(folder), entry->d_name, pid, trouble);
+    if (folder)
+        closedir(folder);
+    return status;
+}
+
+/* Keeps the ranks of the job that is asked for: that of the first rank which answers to it. */
+static void keep_asked(struct gyre_trails *trails, const char *name)
+{
+    struct gyre_trail asked;
+    uint32_t left = 0, found = 0;
+    while (found < trails->count && !answers_to(&trails->of[found], name))
+        found++;
+    if (found < trails->count)
+        asked = trails->of[found];
+    for (uint32_t i = 0; i < trails->count; i++)
+        if (found < trails->count &&
+            !memcmp(trails->of[i].head.job, asked.head.job, sizeof asked.head.job))
+            trails->of[left++] = trails->of[i];
+        else
+            free(trails->of[i].record);
+    trails->count = left;
+}
+
+static int none_answers(uint32_t jobs, const char *name, struct gyre_trouble *trouble)
+{
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "no process of yours on this machine is a rank of a job '%.64s'; of %u "
+                            "ranks here none answers: give the job's name, its id or the id of one "
+                            "of its processes, or the folder of its dumps",
+                            name, jobs);
+}
+
+int gyre_sources_processes(struct gyre_trails *trails, const char *name,
+                           struct gyre_trouble *trouble)
+{
+    DIR *folder = opendir("/proc");
+    const struct dirent *entry;
+    int status = 0;
+    while (folder && !status && (entry = readdir(folder)))
+        if (is_all_digits(entry->d_name))
+            status = take_process(trails, entry->d_name, trouble);
+    if (folder)
+        closedir(folder);
+    uint32_t seen = trails->count;
+    if (!status)
+        keep_asked(trails, name);
+    return status || trails->count ? status : none_answers(seen, name, trouble);
+}
