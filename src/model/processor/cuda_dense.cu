@@ -156,13 +156,13 @@ struct blas_call {
         given->status = gyre_cuda_blas_begin(&given->cuda->blas, stream);
     }
 
-    static void multiply(void *stream, const void *context)
+    static void multiply(void *, const void *context)
     {
         struct blas_call *given = (struct blas_call *)context;
         given->status = gyre_cuda_blas_multiply(given->cuda->blas, given->products);
     }
 
-    static void end(void *stream, const void *context)
+    static void end(void *, const void *context)
     {
         gyre_cuda_blas_end(((const struct blas_call *)context)->cuda->blas);
     }
