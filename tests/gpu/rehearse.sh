@@ -36,7 +36,9 @@ has() { # words, a file
     }
 }
 
-rehearse 'device|held|all_reduce_2_.*|link_2_one|train_.*|torch' 3 # torch is missing
+# held tries what a strict driver may hang at: here the stand-in is a lenient one. torch is missing.
+export FAKECUDA_ENGINES=0 FAKECUDA_WAITS=0 FAKECUDA_DEPTH=1000000
+rehearse 'device|held|all_reduce_2_.*|link_2_one|train_.*|torch' 3
 [ "$(ls "$folder/out" | wc -l)" = 3 ] || {
     echo "not three files: $(ls "$folder/out")"
     failed=1

@@ -305,6 +305,11 @@ void gyre_domain_disinvite(struct gyre_domain *domain)
 
 /* -- no helper --------------------------------------------------------------------------------- */
 
+void gyre_helper_prepare(struct gyre_progress_engine *progress)
+{
+    (void)progress;
+}
+
 int gyre_helper_poke(struct gyre_progress_engine *progress)
 {
     (void)progress;

@@ -201,14 +201,22 @@ static void free_thread(struct gyre_helper_thread *self)
     free(self);
 }
 
-static int start_thread(struct gyre_helper_thread **made)
+void gyre_helper_prepare(struct gyre_progress_engine *progress)
+{
+    progress->helper.spare = calloc(1, sizeof *progress->helper.spare);
+}
+
+static int start_thread(struct gyre_progress_engine *progress, struct gyre_helper_thread **made)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    struct gyre_helper_thread *self = calloc(1, sizeof *self);
+    struct gyre_helper_thread *self = progress->helper.spare;
     pthread_condattr_t monotonic;
 
     if (!self)
+        self = calloc(1, sizeof *self);
+    if (!self)
         return -ENOMEM;
+    progress->helper.spare = NULL;
     pthread_once(&once, let_helper_follow_forks);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -228,7 +236,7 @@ static int come_to_helper(struct gyre_progress_engine *progress)
 {
     const bool apart = progress->ranks != NULL;
     struct gyre_helper_thread *thread = apart ? NULL : shared;
-    int status = thread ? 0 : start_thread(&thread);
+    int status = thread ? 0 : start_thread(progress, &thread);
 
     if (status)
         return status;
@@ -296,6 +304,8 @@ static bool is_last(struct gyre_progress_engine *progress, struct gyre_helper_th
 void gyre_helper_stop(struct gyre_progress_engine *progress)
 {
     struct gyre_helper_thread *thread = atomic_load(&progress->helper.thread);
+    free(progress->helper.spare);
+    progress->helper.spare = NULL;
     if (!thread)
         return;
     pthread_mutex_lock(&helper_lock);

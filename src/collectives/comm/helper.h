@@ -4,6 +4,10 @@
 
 struct gyre_progress_engine;
 
+/* Sets memory aside for a thread, so that no operation has to. Without memory the first operation
+ * that needs a thread asks again. */
+void gyre_helper_prepare(struct gyre_progress_engine *progress);
+
 /* Wakes the helper for started work. The process's first call makes the thread; negative: no thread
  * can be made. */
 int gyre_helper_poke(struct gyre_progress_engine *progress);

@@ -24,6 +24,7 @@ struct gyre_helper_thread;
  * (helper.c). The first start enlists it. */
 struct gyre_helper {
     struct gyre_helper_thread *_Atomic thread; /* NULL: not enlisted */
+    struct gyre_helper_thread *spare;          /* memory of a thread that this engine may start */
     struct gyre_progress_engine *next;         /* of the thread's */
     _Atomic uint32_t work;                     /* work was started and not seen to end */
     _Atomic bool leaving;                      /* the thread shall drive it no more */

@@ -59,6 +59,7 @@ static int open_world(struct gyre_comm *comm, struct gyre_trouble *trouble)
     comm->n = joined->n;
     comm->activity = gyre_domain_activity(comm->domain);
     gyre_progress_init(comm->progress, comm->domain);
+    gyre_helper_prepare(comm->progress);
     gyre_progress_add(comm->progress, comm);
     int status = gyre_comm_lay_out(comm, trouble);
     if (!status)
@@ -69,6 +70,7 @@ static int open_world(struct gyre_comm *comm, struct gyre_trouble *trouble)
 int gyre_world_free(struct gyre_comm *world, struct gyre_trouble *trouble)
 {
     struct gyre_progress_engine *progress = world->progress;
+    gyre_helper_stop(progress); /* where the world never came to be, its memory is left */
     gyre_fold_queue_deinit(&progress->fold_queue); /* its work may read peers' memory */
     for (uint32_t id = 0; id < GYRE_COMM_IDS; id++)
         if (progress->comm[id] && progress->comm[id]->engine)

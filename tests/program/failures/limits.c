@@ -50,7 +50,7 @@ static void sizes_of_files(void **state)
 static void address_space(void **state)
 {
     (void)state;
-    expect_under("ulimit -v 20000", TRAIN, "ulimit -v");
+    expect_under("ulimit -v 26000", TRAIN, "ulimit -v");
 }
 
 /* Where no memory may be locked, a training goes on without. */

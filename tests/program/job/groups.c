@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* DESCRIPTORS: of a group of two ranks of one node, at most. */
-enum { GROUPS = 64, SUMS = 500, DESCRIPTORS = 5, COUNT = 5000 };
+enum { GROUPS = 64, SUMS = 500, DESCRIPTORS = 6, COUNT = 5000 };
 
 /* -- what a process has ------------------------------------------------------------------------ */
 
