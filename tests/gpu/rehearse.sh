@@ -10,6 +10,10 @@ build=$2
     echo "skipped: there is no C++ compiler for the stand-in's kernels"
     exit 77
 }
+[ -z "${GYRE_TEST_SLOW:-}" ] || {
+    echo "skipped: its steps have time limits of their own, which are for programs at full speed"
+    exit 77
+}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failed=0
