@@ -45,6 +45,7 @@ struct gyre_helper_thread {
     struct gyre_progress_engine *first;
     struct gyre_progress_engine *at; /* that it drives; NULL: none */
     _Atomic bool asleep;
+    _Atomic bool crowded; /* more than one engine has come */
     bool ending;
 };
 
@@ -74,24 +75,29 @@ static void drive_in_turns(struct gyre_progress_engine *progress)
     }
 }
 
-/* Drives the only one that has work, for so long. */
-static void drive_alone(struct gyre_progress_engine *progress, uint64_t until)
+/* Drives the only one that has work: as long as no other engine is there, else for a moment. */
+static void drive_alone(const struct gyre_helper_thread *self,
+                        struct gyre_progress_engine *progress)
 {
-    struct gyre_wait wait = {.deadline = until};
+    struct gyre_wait wait = {.deadline = UINT64_MAX};
+    const uint64_t until = gyre_now_ns() + LOOK;
 
-    while (has_more_turns(progress) && (until == UINT64_MAX || gyre_now_ns() < until) &&
+    if (atomic_load(&self->crowded))
+        wait.deadline = until;
+    while (has_more_turns(progress) && (!atomic_load(&self->crowded) || gyre_now_ns() < until) &&
            !gyre_progress_turn(progress, &wait))
         continue;
 }
 
-static enum round drive(struct gyre_progress_engine *progress, bool alone, uint64_t until)
+static enum round drive(const struct gyre_helper_thread *self,
+                        struct gyre_progress_engine *progress, bool alone)
 {
     if (!gyre_domain_try_enter(progress->domain))
         return ATTENDED;
     const uint64_t moves = progress->moves;
     progress->helping = true;
     if (alone)
-        drive_alone(progress, until);
+        drive_alone(self, progress);
     else
         drive_in_turns(progress);
     progress->helping = false;
@@ -116,7 +122,6 @@ static uint32_t count_work(const struct gyre_helper_thread *self)
 static enum round drive_all_groups(struct gyre_helper_thread *self)
 {
     const bool alone = count_work(self) == 1;
-    const bool others = self->first && self->first->helper.next;
     enum round round = NOTHING_TO_DO;
 
     for (struct gyre_progress_engine *engine = self->first; engine; engine = engine->helper.next) {
@@ -124,7 +129,7 @@ static enum round drive_all_groups(struct gyre_helper_thread *self)
             continue;
         self->at = engine;
         pthread_mutex_unlock(&helper_lock);
-        enum round one = drive(engine, alone, others ? gyre_now_ns() + LOOK : UINT64_MAX);
+        enum round one = drive(self, engine, alone);
         round = one > round ? one : round;
         pthread_mutex_lock(&helper_lock);
         self->at = NULL;
@@ -245,6 +250,7 @@ static int come_to_helper(struct gyre_progress_engine *progress)
     atomic_store(&progress->helper.leaving, false);
     progress->helper.next = thread->first;
     thread->first = progress;
+    atomic_store(&thread->crowded, progress->helper.next != NULL);
     atomic_store(&progress->helper.thread, thread);
     return 0;
 }
@@ -292,6 +298,7 @@ static bool is_last(struct gyre_progress_engine *progress, struct gyre_helper_th
     while (*at != progress)
         at = &(*at)->helper.next;
     *at = progress->helper.next;
+    atomic_store(&thread->crowded, thread->first && thread->first->helper.next);
     atomic_store(&progress->helper.thread, NULL);
     atomic_store(&progress->helper.work, 0);
     thread->ending = thread->first == NULL;
