@@ -181,15 +181,23 @@ static void open_recorder(struct gyre_domain *domain)
     gyre_recorder_dump_on_signal(domain->activity.recorder);
 }
 
+/* The rank whose end failed the job, on this node, as far as the watch has told; else UINT32_MAX. */
+static uint32_t lost_neighbour(const struct gyre_domain *domain)
+{
+    if (!atomic_load(&domain->health.status) || domain->joined->large)
+        return UINT32_MAX;
+    const uint32_t lost = domain->health.failed_rank; /* written before the status */
+    return lost < domain->joined->n && lost != domain->joined->rank ? lost : UINT32_MAX;
+}
+
 void gyre_domain_dump(struct gyre_domain *domain)
 {
     const struct gyre_recorder *recorder = domain->activity.recorder;
-    const uint32_t lost = domain->health.failed_rank;
     if (!recorder || !domain->watch)
         return;
     gyre_recorder_dump(recorder->head, false);
-    if (!atomic_load(&domain->health.status) || lost >= domain->joined->n ||
-        lost == domain->joined->rank || domain->joined->large)
+    const uint32_t lost = lost_neighbour(domain);
+    if (lost == UINT32_MAX)
         return;
     const void *view = gyre_watch_view(domain->watch, lost, GYRE_REGION_RECORD, GYRE_MEMORY_HOST,
                                        GYRE_RECORD_BYTES);
