@@ -181,7 +181,7 @@ static void open_recorder(struct gyre_domain *domain)
     gyre_recorder_dump_on_signal(domain->activity.recorder);
 }
 
-/* The rank whose end failed the job, on this node, as far as the watch has told; else UINT32_MAX. */
+/* The rank whose end failed the job, as far as the watch has told; else UINT32_MAX. */
 static uint32_t lost_neighbour(const struct gyre_domain *domain)
 {
     if (!atomic_load(&domain->health.status) || domain->joined->large)

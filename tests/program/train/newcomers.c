@@ -65,6 +65,17 @@ static void complete_lost(struct event *event, int before)
             event->lost |= 1u << rank;
 }
 
+/* The lines of several machines come in any order. */
+static void sort_events(struct plan *plan)
+{
+    for (int i = 1; i < plan->events; i++)
+        for (int k = i; k > 0 && plan->event[k].step < plan->event[k - 1].step; k--) {
+            const struct event later = plan->event[k - 1];
+            plan->event[k - 1] = plan->event[k];
+            plan->event[k] = later;
+        }
+}
+
 static void read_plan(char *text, struct plan *plan)
 {
     int n = ranks;
@@ -77,8 +88,10 @@ static void read_plan(char *text, struct plan *plan)
         if (!went)
             continue;
         assert_in_range(plan->events, 0, EVENTS_MOST - 1);
-        struct event *event = &plan->event[plan->events++];
-        read_event(line, went, event);
+        read_event(line, went, &plan->event[plan->events++]);
+    }
+    sort_events(plan);
+    for (struct event *event = plan->event; event < plan->event + plan->events; event++) {
         complete_lost(event, n);
         plan->newcomers += event->n > n ? event->n - n : 0;
         print_message("  step %" PRIu64 ": %d ranks\n", event->step, event->n);
