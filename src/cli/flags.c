@@ -107,6 +107,25 @@ int gyre_flags_read_only(struct gyre_flags *flags, const char **word, struct gyr
                : status;
 }
 
+int gyre_flags_read_around(struct gyre_flags *flags, const char **word, const char **other,
+                           const char *expected, struct gyre_trouble *trouble)
+{
+    int status;
+    do {
+        if (*flags->argv && **flags->argv != '-' && !*other)
+            *other = *flags->argv++;
+        status = gyre_flags_next(flags, trouble);
+        if (status >= 0)
+            word[status] = flags->value ? flags->value : "yes";
+    } while (status >= 0);
+    if (status != GYRE_FLAGS_END)
+        return status;
+    if (*flags->argv)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "unexpected word '%s'; %s is expected",
+                                *flags->argv, expected);
+    return 0;
+}
+
 static void print_help(const char *help)
 {
     char words[128];

@@ -32,6 +32,11 @@ int gyre_flags_read(struct gyre_flags *flags, const char **word, struct gyre_tro
 /* The same for a command that takes flags only: any other word is refused. */
 int gyre_flags_read_only(struct gyre_flags *flags, const char **word, struct gyre_trouble *trouble);
 
+/* The same for a command that takes one other word, with flags before and behind it. *other stays
+ * as it is where there is none; `expected`, as "one file", is for the refusal of a second. */
+int gyre_flags_read_around(struct gyre_flags *flags, const char **word, const char **other,
+                           const char *expected, struct gyre_trouble *trouble);
+
 /* One line per listed flag, aligned. */
 void gyre_flags_print(const struct gyre_flag *flag, int count);
 

@@ -34,19 +34,9 @@ static int read_words(char **argv, const char **word, const char **file,
                       struct gyre_trouble *trouble)
 {
     struct gyre_flags flags = {.argv = argv, .flag = check_flags, .count = FLAGS};
-    int index;
-    do {
-        if (*flags.argv != NULL && **flags.argv != '-' && *file == NULL)
-            *file = *flags.argv++;
-        index = gyre_flags_next(&flags, trouble);
-        if (index >= 0)
-            word[index] = flags.value != NULL ? flags.value : "yes";
-    } while (index >= 0);
-    if (index != GYRE_FLAGS_END)
-        return index;
-    if (*flags.argv != NULL)
-        return gyre_trouble_set(trouble, GYRE_INVALID, "unexpected word '%s'; one file is expected",
-                                *flags.argv);
+    int status = gyre_flags_read_around(&flags, word, file, "one file", trouble);
+    if (status)
+        return status;
     if (*file == NULL && word[HELP] == NULL)
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "which file? `gyre show all_reduce --json` prints its form");

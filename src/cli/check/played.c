@@ -38,7 +38,7 @@ static void print_played_help(void)
          "         gyre show mine.json --html mine.html");
 }
 
-/* What cannot run for real, though it may be right. */
+/* Refuses a schedule that real ranks cannot run, though it may be right. */
 static int refuse_run(const struct gyre_listed *listed, const char *file,
                       struct gyre_trouble *trouble)
 {

@@ -22,7 +22,7 @@ static struct gyre_slice chosen_slice(const struct gyre_question *q,
     return slice;
 }
 
-/* What the choice takes with other prices. */
+/* Prices a choice that was made on links of other prices. */
 static int reprice(const struct gyre_question *q, const struct gyre_choice *choice,
                    const struct gyre_link_kinds *link_kinds, uint64_t *ps)
 {

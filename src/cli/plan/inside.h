@@ -1,5 +1,5 @@
-/* What the files of gyre plan share: settle.c reads words, answer.c asks the cost model, print.c
- * prints, plan.c is the command. */
+/* The inside of gyre plan: settle.c reads words, answer.c asks the cost model, print.c prints,
+ * plan.c is the command. */
 #ifndef GYRE_CLI_PLAN_INSIDE_H
 #define GYRE_CLI_PLAN_INSIDE_H
 

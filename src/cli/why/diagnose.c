@@ -46,7 +46,7 @@ static bool is_member(const struct gyre_trail *trail, uint32_t comm)
 
 /* -- processes --------------------------------------------------------------------------------- */
 
-/* What the job's own story says; the first rank that failed knows it best. */
+/* Finds the rank that failed first, whose story is nearest to the cause; NULL: none failed. */
 static const struct gyre_trail *find_story(const struct gyre_trails *trails)
 {
     const struct gyre_trail *first = NULL;

@@ -25,20 +25,9 @@ static int read_asking(const struct asking *asking, char **argv, const char **wo
                        const char **where, struct gyre_trouble *trouble)
 {
     struct gyre_flags flags = {.argv = argv, .flag = asking->flag, .count = asking->flags};
-    int index;
-    do {
-        if (*flags.argv != NULL && **flags.argv != '-' && *where == NULL)
-            *where = *flags.argv++;
-        index = gyre_flags_next(&flags, trouble);
-        if (index >= 0)
-            word[index] = flags.value != NULL ? flags.value : "yes";
-    } while (index >= 0);
-    if (index != GYRE_FLAGS_END)
-        return index;
-    if (*flags.argv != NULL)
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "unexpected word '%s'; one job or one folder is expected",
-                                *flags.argv);
+    int status = gyre_flags_read_around(&flags, word, where, "one job or one folder", trouble);
+    if (status)
+        return status;
     if (*where == NULL && word[asking->flags - 1] == NULL)
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "which job? Give its name, its id, the id of one of its processes, "
