@@ -6,29 +6,9 @@
 #     own.sh SOURCE BUILD
 set -u
 source=$1
-gyre=$2/gyre
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-unset $(env | sed -n 's/^\(GYRE_[A-Z_]*\)=.*/\1/p') GYRE_NONE
-offences=0
+command=show
+. "$1/tests/program/cli/expect.sh"
 runs=0
-
-offend() {
-    echo "$*"
-    cat said
-    offences=$((offences + 1))
-}
-
-expect() { # exit code, a part of what it says, words behind `gyre show`
-    code=$1
-    says=$2
-    shift 2
-    "$gyre" show "$@" >said 2>&1
-    found=$?
-    [ $found = "$code" ] || offend "gyre show $*: ends with $found, not $code"
-    grep -q -- "$says" said || offend "gyre show $*: does not say '$says'"
-}
 
 run_own() { # transport, words behind `gyre show` that print a schedule
     transport=$1

@@ -5,28 +5,8 @@
 #
 #     plan.sh SOURCE BUILD
 set -u
-gyre=$2/gyre
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-unset $(env | sed -n 's/^\(GYRE_[A-Z_]*\)=.*/\1/p') GYRE_NONE
-offences=0
-
-offend() {
-    echo "$*"
-    cat said
-    offences=$((offences + 1))
-}
-
-expect() { # exit code, a part of what it says, words behind `gyre plan`
-    code=$1
-    says=$2
-    shift 2
-    "$gyre" plan "$@" >said 2>&1
-    found=$?
-    [ $found = "$code" ] || offend "gyre plan $*: ends with $found, not $code"
-    grep -q -- "$says" said || offend "gyre plan $*: does not say '$says'"
-}
+command=plan
+. "$1/tests/program/cli/expect.sh"
 
 near() { # what, a number, another: equal to a tenth of a percent
     awk -v a="$2" -v b="$3" 'BEGIN { d = a - b; exit !(d * d <= a * a / 1e6 && a > 0) }' ||
