@@ -143,7 +143,8 @@ static void warn(struct gyre_failure_detector *detector, const struct gyre_audit
     }
 }
 
-/* Hears a warning, which is for this rank if it waits there, and for the ranks below that do. */
+/* Hears rank 0's warning, which is for this rank if it waits there, and for the ranks below that
+ * do. */
 static void hear_warning(struct gyre_failure_detector *detector,
                          const struct gyre_watch_message *message)
 {
@@ -375,7 +376,8 @@ void gyre_detector_receive(struct gyre_failure_detector *detector, uint64_t now,
         gyre_detector_hear_tell(detector, channel, message);
         break;
     case GYRE_WATCH_WARNING:
-        hear_warning(detector, message);
+        if (gyre_detector_is_above(detector, channel))
+            hear_warning(detector, message);
         break;
     case GYRE_WATCH_BYE:
         hear_bye(detector, channel, message);

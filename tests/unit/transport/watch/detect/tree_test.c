@@ -316,6 +316,34 @@ static void test_a_warning_is_for_those_that_wait(void **state)
     sim_close(&sim);
 }
 
+/* Only rank 0 warns. Another's warning reaches neither rank 0 nor the ranks above the sender. */
+static void test_a_warning_from_below_is_not_heard(void **state)
+{
+    static const uint8_t words[] = "wait on";
+    const struct gyre_watch_message warning = {.kind = GYRE_WATCH_WARNING,
+                                               .epoch = 7,
+                                               .region_length = 1,
+                                               .payload = words,
+                                               .payload_bytes = sizeof words - 1};
+    struct sim sim = sim_of(15, 1, 3);
+    sim.fan_out = 2;
+    sim_open(&sim);
+    for (uint32_t rank = 0; rank < sim.n; rank++)
+        sim.rank[rank].state.sequence = 1;
+    sim_run(&sim, 500 * GYRE_MS);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        struct gyre_failure_detector *detector = sim.rank[rank].detector;
+        for (uint32_t i = 0; i < gyre_detector_channels(detector); i++)
+            if (gyre_detector_peer(detector, i) > rank)
+                gyre_detector_receive(detector, sim.now, i, &warning);
+        assert_null(gyre_detector_take_warning(detector));
+    }
+    sim_run(&sim, 500 * GYRE_MS);
+    for (uint32_t rank = 0; rank < sim.n; rank++)
+        assert_int_equal(sim.rank[rank].warnings, 0);
+    sim_close(&sim);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -332,6 +360,7 @@ int main(void)
         cmocka_unit_test(test_calls_that_differ_are_seen),
         cmocka_unit_test(test_an_inquiry_goes_down_the_tree),
         cmocka_unit_test(test_a_warning_is_for_those_that_wait),
+        cmocka_unit_test(test_a_warning_from_below_is_not_heard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
