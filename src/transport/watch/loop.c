@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -50,6 +51,24 @@ static struct gyre_recorder *recorder_of(const struct gyre_watch *watch)
     return watch->is.activity != NULL ? watch->is.activity->recorder : NULL;
 }
 
+/* A launcher that ends takes its own ranks with it. To ranks of another launcher, which may go on,
+ * that is the loss of the rank that tells it. All ranks of a launcher have one pipe, so whoever is
+ * told by one of them sees its end. */
+static struct gyre_detector_record seen_from_here(const struct gyre_watch *watch,
+                                                  const struct gyre_detector_record *record)
+{
+    struct gyre_detector_record seen = *record;
+    struct pollfd pipe = {.fd = watch->launcher};
+
+    if (record->status != GYRE_LAUNCHER_GONE)
+        return seen;
+    if (pipe.fd >= 0 && poll(&pipe, 1, 0) == 1)
+        seen.rank = GYRE_NOBODY;
+    else
+        seen.status = GYRE_PEER_LOST;
+    return seen;
+}
+
 static void publish_failure(struct gyre_watch *watch, const struct gyre_detector_record *record)
 {
     struct gyre_health *health = watch->is.health;
@@ -72,8 +91,10 @@ void gyre_watch_settle(struct gyre_watch *watch)
     const struct gyre_detector_record *record = gyre_detector_failure(watch->detector);
     const char *warning = gyre_detector_take_warning(watch->detector);
 
-    if (record != NULL && !watch->told)
-        publish_failure(watch, record);
+    if (record != NULL && !watch->told) {
+        const struct gyre_detector_record seen = seen_from_here(watch, record);
+        publish_failure(watch, &seen);
+    }
     if (warning != NULL)
         gyre_log(GYRE_LOG_WARN, "%s", warning);
     for (uint32_t i = 0; i < watch->links; i++)

@@ -16,7 +16,7 @@
  *   - Two ranks called different operations under one sequence; or all ranks wait, in operations of
  *     different sequences, and none moves; or a rank refused a call in which others wait, and does
  *     not make it again; or a rank waits longer than its limit for ranks that have not joined.
- *   - The launcher's pipe ended. */
+ *   - The launcher's pipe ended. To a rank of another launcher, the rank that tells it is lost. */
 #ifndef GYRE_TRANSPORT_WATCH_WATCH_H
 #define GYRE_TRANSPORT_WATCH_WATCH_H
 

@@ -167,12 +167,12 @@ static void live(struct rig *rig, uint32_t rank)
     struct gyre_job job = {.rank = (int)rank,
                            .world = (int)rig->n,
                            .epoch = 1,
-                           .launcher_fd = rig->launcher ? rig->launcher_pipe[0] : -1};
+                           .launcher_fd = rank < rig->launched ? rig->launcher_pipe[0] : -1};
     struct rig_rank me = {.rig = rig, .rank = rank, .board = rig->board};
     struct gyre_trouble trouble = {0};
 
     close_others(rig, rank);
-    if (rig->launcher)
+    if (rig->launched)
         close(rig->launcher_pipe[1]);
     rig_await_go(&me, 1);
     me.joined = make_joined(rig, rank);
@@ -219,13 +219,13 @@ void rig_start(struct rig *rig)
     rig->board =
         mmap(NULL, sizeof *rig->board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(rig->board != MAP_FAILED);
-    if (rig->launcher)
+    if (rig->launched)
         assert_int_equal(pipe(rig->launcher_pipe), 0);
     make_pairs(rig);
     for (uint32_t rank = 0; rank < rig->n; rank++)
         spawn(rig, rank);
     close_others(rig, rig->n);
-    if (rig->launcher)
+    if (rig->launched)
         close(rig->launcher_pipe[0]);
     atomic_store(&rig->board->go, 1);
     for (uint32_t rank = 0; rank < rig->n; rank++)
@@ -265,7 +265,7 @@ void rig_finish(struct rig *rig)
         rig_kill(rig, rank, SIGKILL);
         rig_exit_code(rig, rank);
     }
-    if (rig->launcher && rig->launcher_pipe[1] >= 0)
+    if (rig->launched && rig->launcher_pipe[1] >= 0)
         rig_end_launcher(rig);
     munmap(rig->board, sizeof *rig->board);
 }

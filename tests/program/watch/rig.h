@@ -46,7 +46,7 @@ struct rig {
     uint32_t n;
     uint32_t node[RIG_RANKS]; /* nodes count up from 0 by their lowest rank */
     int dead_time_ms, timeout_ms;
-    bool launcher; /* give the ranks a launcher's pipe */
+    uint32_t launched; /* the first so many ranks have a launcher's pipe */
     void (*play)(struct rig_rank *me);
     /* below: set by rig_start() */
     struct rig_board *board;

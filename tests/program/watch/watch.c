@@ -329,11 +329,24 @@ static void test_echo_alone_counts_after_its_time(void **state)
 static void test_lost_launcher_is_told(void **state)
 {
     struct rig rig = two_nodes(play_until_failure);
-    rig.launcher = true;
+    rig.launched = rig.n;
     rig_start(&rig);
     rig_end_launcher(&rig);
     for (uint32_t rank = 0; rank < rig.n; rank++)
         assert_tells(&rig, rank, GYRE_LAUNCHER_GONE, UINT32_MAX, "lost its launcher");
+    rig_finish(&rig);
+}
+
+/* The ranks of another launcher go on without the ranks of this one. */
+static void test_another_launcher_is_a_lost_rank(void **state)
+{
+    struct rig rig = two_nodes(play_until_failure);
+    rig.launched = 1;
+    rig_start(&rig);
+    rig_end_launcher(&rig);
+    assert_tells(&rig, 0, GYRE_LAUNCHER_GONE, UINT32_MAX, "lost its launcher");
+    for (uint32_t rank = 1; rank < rig.n; rank++)
+        assert_tells(&rig, rank, GYRE_PEER_LOST, 0, "lost its launcher");
     rig_finish(&rig);
 }
 
@@ -524,6 +537,7 @@ int main(void)
         cmocka_unit_test(test_report_is_told_although_its_author_ends_at_once),
         cmocka_unit_test(test_echo_alone_counts_after_its_time),
         cmocka_unit_test(test_lost_launcher_is_told),
+        cmocka_unit_test(test_another_launcher_is_a_lost_rank),
         cmocka_unit_test(test_different_operations_are_a_mismatch),
         cmocka_unit_test(test_operation_that_a_rank_does_not_join_times_out),
         cmocka_unit_test(test_parted_ranks_that_stand_still_are_a_mismatch),

@@ -493,7 +493,6 @@ void gyre_detector_launcher_gone(struct gyre_failure_detector *detector, uint64_
     gyre_detector_compose(
         detector, &record, GYRE_LAUNCHER_GONE, detector->is.rank,
         "lost its launcher: the launcher was killed or its terminal or connection closed");
-    record.rank = GYRE_NOBODY;
     gyre_detector_found(detector, &record);
 }
 
