@@ -211,8 +211,7 @@ uint32_t hunt_guilty_faults(void)
     return count;
 }
 
-/* Whether the fault has hit the rank, or a line of it. */
-static bool hits(const struct hunt_fault *fault, uint32_t rank)
+bool hunt_hits(const struct hunt_fault *fault, uint32_t rank)
 {
     switch (fault->kind) {
     case HUNT_CRASH:
@@ -244,7 +243,8 @@ static bool explains(const struct hunt_fault *fault, int status)
 bool hunt_guilty(uint32_t rank, int status)
 {
     for (uint32_t i = 0; i < hunt.is->faults; i++)
-        if (may_fail(i) && explains(&hunt.is->fault[i], status) && hits(&hunt.is->fault[i], rank))
+        if (may_fail(i) && explains(&hunt.is->fault[i], status) &&
+            hunt_hits(&hunt.is->fault[i], rank))
             return true;
     return false;
 }
@@ -253,7 +253,7 @@ static bool keeps_root_away(const struct hunt_fault *fault)
 {
     if (fault->kind == HUNT_CRASH || fault->kind == HUNT_PAUSE)
         return fault->a == 0;
-    return is_of_links(fault) && hits(fault, 0);
+    return is_of_links(fault) && hunt_hits(fault, 0);
 }
 
 /* Whether a rank may be told the end of `rank`, which had ended because of a fault, and not that
@@ -264,11 +264,11 @@ static bool keeps_root_away(const struct hunt_fault *fault)
  *   - it was through and left when it had waited long enough, but others were behind a bad link */
 bool hunt_excuses_end(uint32_t rank)
 {
-    bool excused = false;
+    bool excused = hunt.reset_ends >> rank & 1;
     for (uint32_t i = 0; i < hunt.is->faults; i++) {
         const struct hunt_fault *fault = &hunt.is->fault[i];
         if (hunt.begun[i])
-            excused |= (fault->kind == HUNT_RESET_WATCH && hits(fault, rank)) ||
+            excused |= (fault->kind == HUNT_RESET_WATCH && hunt_hits(fault, rank)) ||
                        keeps_root_away(fault) || (is_of_links(fault) && may_fail(i));
     }
     return excused && hunt_guilty_faults() > 0;

@@ -70,6 +70,7 @@ struct hunt {
     uint64_t hash, bound;
     bool begun[HUNT_FAULTS + HUNT_RESETS];
     uint64_t wires;
+    uint32_t reset_ends; /* ranks at an end of a connection of the watch that was reset, as bits */
     uint64_t clogged_until[HUNT_RANKS][HUNT_RANKS], slower_ns[HUNT_RANKS][HUNT_RANKS];
     struct hunt_outcome *outcome;
 };
@@ -153,6 +154,9 @@ void hunt_fault_event(const struct hunt_event *event);
 
 /* Counts, at the end, the faults of which only the end tells whether they did something. */
 void hunt_faults_count(void);
+
+/* Whether the fault has hit the rank, or a line of it. */
+bool hunt_hits(const struct hunt_fault *fault, uint32_t rank);
 
 /* Whether a fault has hit this rank, or a line of it, that explains such a failure. */
 bool hunt_guilty(uint32_t rank, int status);

@@ -228,6 +228,7 @@ void hunt_watch_reset(uint32_t far, bool root_notices)
     if (above == HUNT_NOBODY || !hears(end[0]))
         return;
     hunt.here = NULL;
+    hunt.reset_ends |= UINT32_C(1) << above | UINT32_C(1) << far;
     uint32_t down = (uint32_t)gyre_detector_channel(end[0]->watch.detector, far);
     end[0]->watch.wire[down] = ++hunt.wires; /* the ends have no connection in common */
     if (root_notices)
