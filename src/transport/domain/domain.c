@@ -118,7 +118,8 @@ static int start_watch(struct gyre_domain *domain, struct gyre_trouble *trouble)
         .bell = {&domain->bell->word, domain->eventfd},
         .security = {gyre_domain_seals(domain, false), gyre_domain_seals(domain, true)},
         .cuda_device = domain->cuda_device,
-        .copy_queue = domain->lookup.copy_queue};
+        .copy_queue = domain->lookup.copy_queue,
+        .mender = {gyre_domain_mender_word(), -1}};
     int status = gyre_watch_start(&options, &domain->watch, trouble);
     if (!status)
         domain->lookup.views = gyre_watch_views(domain->watch);
@@ -161,7 +162,7 @@ static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
         return status;
     gyre_domain_close_offer(&domain->bell_region);
     gyre_domain_close_offer(&domain->queue_region);
-    return gyre_domain_mender_start(domain, trouble);
+    return gyre_domain_come_to_mender(domain, trouble);
 }
 
 /* Makes this rank's records, before anybody can wait for it. */
@@ -352,7 +353,7 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     if (!domain)
         return 0;
-    gyre_domain_mender_stop(domain);
+    gyre_domain_leave_mender(domain);
     if (domain->links && !domain->forked) {
         flush_links(domain, gyre_watch_part(domain->watch));
         gyre_watch_end_renewals(domain->watch);

@@ -126,9 +126,10 @@ struct gyre_domain {
     _Atomic uint32_t standing_word; /* changed to make them look */
 
     /* connections made anew */
-    pthread_t mender;
-    bool mends;            /* the mender runs */
-    _Atomic bool unmended; /* it shall end */
+    bool mends;                    /* the mender looks after this domain */
+    struct gyre_domain *mend_next; /* the mender's list */
+    uint64_t mend_at;              /* when the mender looks here, without news */
+    bool in_mending;               /* it does */
 
     /* shared memory */
     struct gyre_memory_lookup lookup; /* also of the copy queue, for drivers */
@@ -211,9 +212,11 @@ bool gyre_domain_mend(struct gyre_domain *domain);
  * several threads is never said to wait in vain. */
 void gyre_domain_enter_aside(struct gyre_domain *domain);
 
-/* The thread that mends while nobody drives. */
-int gyre_domain_mender_start(struct gyre_domain *domain, struct gyre_trouble *trouble);
-void gyre_domain_mender_stop(struct gyre_domain *domain);
+/* mender.c: the process's thread that mends while nobody drives. Whoever changes the word and wakes
+ * those that sleep on it has the mender look at all domains. */
+int gyre_domain_come_to_mender(struct gyre_domain *domain, struct gyre_trouble *trouble);
+void gyre_domain_leave_mender(struct gyre_domain *domain);
+_Atomic uint32_t *gyre_domain_mender_word(void);
 
 /* Tries once, before CUDA memory is shared, whether this rank's device and the node's other devices
  * copy each other's bytes rightly. GYRE_UNSUPPORTED: they do not, or no trial could be made, and

@@ -4,9 +4,8 @@
  *
  * A driver moves bytes and the watch makes connections; the domain, which knows both, carries what
  * one says to the other. Whoever owns the domain and waits asks the links. News of the watch come
- * at any time, also while the program computes and nobody drives. A thread of the domain sleeps
- * until there are any, becomes the owner for a moment, and sends what a broken connection has
- * swallowed: the peer may wait for it.
+ * at any time, also while the program computes and nobody drives: then the mender (mender.c) acts
+ * on them.
  *
  * Connections that are made at their first use go the same way: to the links they are broken from
  * the beginning.
@@ -16,7 +15,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/machine/thread.h"
 #include "transport/link/driver.h"
 #include "transport/net/address.h"
 #include "transport/net/socket.h"
@@ -25,10 +23,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-#define LOOK_AGAIN_NS 1000000 /* while the kernel has no room for bytes that are sent once more */
 
 void gyre_domain_ask_anew(struct gyre_domain *domain)
 {
@@ -127,57 +122,4 @@ bool gyre_domain_mend(struct gyre_domain *domain)
         act_on_news(domain, &news);
     gyre_domain_ask_anew(domain);
     return gyre_links_mend(domain->links);
-}
-
-/* -- the thread -------------------------------------------------------------------------------- */
-
-static bool mend_once(struct gyre_domain *domain)
-{
-    gyre_domain_enter_aside(domain);
-    bool left = gyre_domain_mend(domain);
-    gyre_domain_leave(domain);
-    return left;
-}
-
-static void *mender_main(void *argument)
-{
-    struct gyre_domain *domain = argument;
-    const struct timespec pause = {0, LOOK_AGAIN_NS};
-    pthread_setname_np(pthread_self(), "gyre-mender");
-    while (gyre_watch_await_renewal(domain->watch))
-        while (mend_once(domain) && !atomic_load(&domain->unmended))
-            nanosleep(&pause, NULL);
-    return NULL;
-}
-
-/* Whether any peer's connections are made anew, or at their first use. */
-static bool has_renewable_links(const struct gyre_domain *domain)
-{
-    bool any = domain->on_demand.peer != NULL;
-    for (uint32_t peer = 0; peer < domain->joined->n; peer++)
-        any |= domain->joined->peer[peer].tcps > 0 && gyre_domain_renews(domain, peer);
-    return any;
-}
-
-int gyre_domain_mender_start(struct gyre_domain *domain, struct gyre_trouble *trouble)
-{
-    if (!has_renewable_links(domain))
-        return 0;
-    int status = gyre_thread_start(&domain->mender, mender_main, domain);
-    domain->mends = status == 0;
-    return status ? gyre_trouble_set(trouble, status,
-                                     "cannot start the thread that renews connections: %s (see "
-                                     "ulimit -u, ulimit -v)",
-                                     gyre_status_name(status))
-                  : 0;
-}
-
-void gyre_domain_mender_stop(struct gyre_domain *domain)
-{
-    if (!domain->mends || domain->forked)
-        return;
-    atomic_store(&domain->unmended, true);
-    gyre_watch_stop_awaiting(domain->watch);
-    pthread_join(domain->mender, NULL);
-    domain->mends = false;
 }

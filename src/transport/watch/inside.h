@@ -11,7 +11,7 @@
  *     dial.c      an attempt to reach a peer's listener
  *     links.c     opening a link to each peer, sending over it, its end
  *     channel.c   messages over sockets
- *     nudge.c     a word to the thread from another one
+ *     nudge.c     words from thread to thread
  *     activity.c  this rank's activity
  *
  * A file calls only files listed below it, and the failure detector (detect/), which calls none of
@@ -84,7 +84,6 @@ struct gyre_watch {
     uint32_t wishes;                    /* so many there have been */
     struct gyre_watch_news *news;       /* of data connections, in order, not yet taken */
     uint32_t news_count;
-    bool unawaited;   /* nobody waits for news */
     bool links_ended; /* this rank's links, to which data connections belong */
     uint16_t epoch;
     bool locks, told;
@@ -245,5 +244,8 @@ void gyre_watch_dismiss(struct gyre_watch *watch);
 
 /* Has the thread serve the watch soon. */
 void gyre_watch_nudge(struct gyre_watch *watch);
+
+/* Wakes whoever sleeps on the bell. */
+void gyre_watch_ring(const struct gyre_bell *bell);
 
 #endif

@@ -20,12 +20,10 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define EVENTS         64
@@ -33,18 +31,6 @@
 #define MESSAGES_A_RUN 64 /* messages read from one channel before the others have their turn */
 
 /* -- out --------------------------------------------------------------------------------------- */
-
-static void ring(const struct gyre_bell *bell)
-{
-    uint64_t one = 1;
-
-    if (bell->word != NULL) {
-        atomic_fetch_add(bell->word, 1);
-        syscall(SYS_futex, bell->word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-    }
-    if (bell->eventfd >= 0 && write(bell->eventfd, &one, sizeof one) < 0)
-        return; /* full: readable already */
-}
 
 static struct gyre_recorder *recorder_of(const struct gyre_watch *watch)
 {
@@ -79,7 +65,7 @@ static void publish_failure(struct gyre_watch *watch, const struct gyre_detector
     health->failed_rank = record->rank;
     health->failed_at = gyre_wall_clock_ns();
     atomic_store_explicit(&health->status, record->status, memory_order_release);
-    ring(&watch->is.bell);
+    gyre_watch_ring(&watch->is.bell);
     pthread_cond_broadcast(&watch->changed);
     gyre_recorder_end(recorder_of(watch), record->status, record->rank, record->text);
     gyre_log(GYRE_LOG_INFO, "failed: %s", record->text);

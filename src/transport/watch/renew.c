@@ -100,7 +100,7 @@ static void tell_news(struct gyre_watch *watch, const struct gyre_renewal *is)
         last = &(*last)->next;
     *last = news;
     watch->news_count++;
-    pthread_cond_broadcast(&watch->changed);
+    gyre_watch_ring(&watch->is.mender);
 }
 
 static struct gyre_renewal news_of(const struct gyre_watch_wish *wish, enum gyre_renewal_kind kind)
@@ -125,22 +125,12 @@ bool gyre_watch_take_renewal(struct gyre_watch *watch, struct gyre_renewal *out)
     return first != NULL;
 }
 
-bool gyre_watch_await_renewal(struct gyre_watch *watch)
+bool gyre_watch_has_renewal(struct gyre_watch *watch)
 {
     pthread_mutex_lock(&watch->lock);
-    while (watch->news == NULL && !watch->unawaited)
-        pthread_cond_wait(&watch->changed, &watch->lock);
-    bool go_on = !watch->unawaited;
+    bool any = watch->news != NULL;
     pthread_mutex_unlock(&watch->lock);
-    return go_on;
-}
-
-void gyre_watch_stop_awaiting(struct gyre_watch *watch)
-{
-    pthread_mutex_lock(&watch->lock);
-    watch->unawaited = true;
-    pthread_cond_broadcast(&watch->changed);
-    pthread_mutex_unlock(&watch->lock);
+    return any;
 }
 
 void gyre_watch_end_renewals(struct gyre_watch *watch)

@@ -60,11 +60,9 @@ struct gyre_renewal { /* news of a data connection */
 int gyre_watch_renew(struct gyre_watch *watch, const struct gyre_renewal_wish *wish);
 void gyre_watch_renew_drop(struct gyre_watch *watch, uint32_t rank, uint32_t index);
 
-/* take: the next news; false: none. await: sleeps until there are news; false: stop_awaiting() was
- * called. Any thread. */
+/* take: the next news; false: there are none. has: whether there are any. Any thread. */
 bool gyre_watch_take_renewal(struct gyre_watch *watch, struct gyre_renewal *news);
-bool gyre_watch_await_renewal(struct gyre_watch *watch);
-void gyre_watch_stop_awaiting(struct gyre_watch *watch);
+bool gyre_watch_has_renewal(struct gyre_watch *watch);
 
 /* Answers every later peer that this rank's links have ended. */
 void gyre_watch_end_renewals(struct gyre_watch *watch);

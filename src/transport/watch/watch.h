@@ -60,6 +60,7 @@ struct gyre_watch_options {
     enum gyre_seal_mode security[2];
     int cuda_device;                    /* maps CUDA memory of peers; -1: such memory is refused */
     struct gyre_copy_queue *copy_queue; /* halted while peers' memory is unmapped; may be NULL */
+    struct gyre_bell mender; /* is rung when there are news of a data connection (renew.h) */
 };
 
 struct gyre_watch;
