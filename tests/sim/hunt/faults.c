@@ -256,11 +256,30 @@ static bool keeps_root_away(const struct hunt_fault *fault)
     return is_of_links(fault) && hunt_hits(fault, 0);
 }
 
+/* Whether others hear rank 0 through this one, in a tree: those of its node, and of nodes below. */
+static bool passes_on(uint32_t rank)
+{
+    const struct hunt_scenario *is = hunt.is;
+    const uint32_t node = rank / is->per_node, last = (is->n - 1) / is->per_node;
+    const bool below = last && node <= gyre_joined_node_above(last, is->fan_out);
+    return rank % is->per_node == 0 && (below || (is->per_node > 1 && rank + 1 < is->n));
+}
+
+bool hunt_cuts_the_tree(const struct hunt_fault *fault)
+{
+    const bool others = hunt.is->fan_out && hunt_guilty_faults() > 1;
+    bool cuts = false;
+    for (uint32_t rank = 1; others && rank < hunt.is->n; rank++)
+        cuts |= hunt_hits(fault, rank) && passes_on(rank);
+    return cuts;
+}
+
 /* Whether a rank may be told the end of `rank`, which had ended because of a fault, and not that
- * fault. There are three ways to that:
+ * fault. There are four ways to that:
  *
  *   - the reset of its watch's connection swallowed its last word, or rank 0's
  *   - rank 0, which tells the cause to ranks of other nodes, is away, or the way to it is
+ *   - in a tree, a rank that passes rank 0's word on is stopped by a second fault
  *   - it was through and left when it had waited long enough, but others were behind a bad link */
 bool hunt_excuses_end(uint32_t rank)
 {
@@ -269,7 +288,8 @@ bool hunt_excuses_end(uint32_t rank)
         const struct hunt_fault *fault = &hunt.is->fault[i];
         if (hunt.begun[i])
             excused |= (fault->kind == HUNT_RESET_WATCH && hunt_hits(fault, rank)) ||
-                       keeps_root_away(fault) || (is_of_links(fault) && may_fail(i));
+                       keeps_root_away(fault) || hunt_cuts_the_tree(fault) ||
+                       (is_of_links(fault) && may_fail(i));
     }
     return excused && hunt_guilty_faults() > 0;
 }

@@ -143,23 +143,6 @@ static void judge_story(const struct gyre_domain *rank)
         hunt_wrong("rank %u blames the innocent: \"%s\"", rank->rank, health->failure.text);
 }
 
-/* Whether others hear rank 0 through this one, in a tree: those of its node, and of nodes below. */
-static bool passes_on(uint32_t rank)
-{
-    const struct hunt_scenario *is = hunt.is;
-    const uint32_t node = rank / is->per_node, last = (is->n - 1) / is->per_node;
-    const bool below = last && node <= gyre_joined_node_above(last, is->fan_out);
-    return rank % is->per_node == 0 && (below || (is->per_node > 1 && rank + 1 < is->n));
-}
-
-static bool cuts_the_tree(const struct hunt_fault *fault)
-{
-    bool cuts = false;
-    for (uint32_t rank = 1; hunt.is->fan_out && rank < hunt.is->n; rank++)
-        cuts |= hunt_hits(fault, rank) && passes_on(rank);
-    return cuts;
-}
-
 /* Whether rank 0 decided for all. It had not left before the failure and could be reached, and
  * nobody told altered bytes, for which no rank waits to be judged, beside another failure. Through
  * a rank that a second fault has stopped, rank 0 is not heard, and may have ended before it is
@@ -174,7 +157,7 @@ static bool root_decided(void)
         const struct hunt_fault *fault = &hunt.is->fault[i];
         if (!fault->a || !fault->b || fault->kind == HUNT_SPLIT)
             return false;
-        if (!one && cuts_the_tree(fault))
+        if (hunt_cuts_the_tree(fault))
             return false;
         altered |= fault->kind == HUNT_CORRUPT;
     }
