@@ -22,8 +22,10 @@ usage: ./do WORD [ARGUMENTS]
   compare_training [FLAGS]
                         measure training against PyTorch's DistributedDataParallel with gloo, in
                         turns
-  test [NAMES, FLAGS]   build and run all tests but suites guest, source and torch, or those of
-                        files and folders (tests/link, unit/base/env_test); flags go to meson test
+  test [--all] [NAMES, FLAGS]
+                        build and run all tests but suites guest, source and torch, or those of
+                        files and folders (tests/link, unit/base/env_test); flags go to meson test;
+                        --all: every case of the large sweeps, not a sample
   fuzz [NAME] [SECONDS] foreign bytes against every parser, or one, by libFuzzer (60 seconds each)
   nemesis [--kills N | --connections N] [--seed S]
                         hurt real jobs: N random SIGKILLs of ranks (400), as many and a quarter of
@@ -510,7 +512,11 @@ run_tests() {
     for word; do
         shift
         # shellcheck disable=SC2046 # the names are words
-        case $word in */*) set -- "$@" $(tests_of "$word") ;; *) set -- "$@" "$word" ;; esac
+        case $word in
+        --all) export GYRE_TEST_ALL=1 ;;
+        */*) set -- "$@" $(tests_of "$word") ;;
+        *) set -- "$@" "$word" ;;
+        esac
     done
     status=0
     left_out=

@@ -14,6 +14,10 @@ build=$2
     echo "skipped: its steps have time limits of their own, which are for programs at full speed"
     exit 77
 }
+[ -n "${GYRE_TEST_ALL:-}" ] || {
+    echo "skipped: a rehearsal is among all tests: ./do test --all gpu/rehearse"
+    exit 77
+}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failed=0

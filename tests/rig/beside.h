@@ -75,7 +75,7 @@ static inline int beside_wait(struct beside place[BESIDE_AT_ONCE])
 static inline int run_beside(const struct CMUnitTest *tests, size_t count, CMFixtureFunction setup)
 {
     struct beside place[BESIDE_AT_ONCE] = {0};
-    const int most = in_haste() ? 1 : BESIDE_AT_ONCE;
+    const int most = all_is_slow() ? 1 : BESIDE_AT_ONCE;
     int failed = 0, running = 0;
     for (size_t next = 0; next < count || running > 0;) {
         if (next == count || running == most) {

@@ -1,7 +1,8 @@
 /* What needs a whole communicator, over the simulator at 2 to 64 ranks: barrier, blocks of unequal
  * length, messages, groups, reductions of the caller's; on nodes of one and of several ranks.
  *
- * Every rank knows what every other sends, so each checks all that it receives. */
+ * Every rank knows what every other sends, so each checks all that it receives. In haste
+ * fewer numbers of ranks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

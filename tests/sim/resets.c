@@ -13,7 +13,7 @@
  *
  * Each seed draws the sizes of rings and queues, messages of up to four rings both ways without
  * keys, authenticated and encrypted, and when the connection breaks. Every message arrives with its
- * bytes, every kept byte is the stream's, and none is missing. */
+ * bytes, every kept byte is the stream's, and none is missing. 4,000 seeds, in haste 300. */
 #include "rig/haste.h"
 #include "rig/stream_pair.h"
 #include "rig/test.h"

@@ -1,7 +1,8 @@
 /* Several ranks in one process, with threads and from one thread, on host memory and on the
  * stand-in for CUDA; alone, and as 3 + 1 ranks of two processes.
  *
- * tests/gpu/run has the first group run on real devices, as GYRE_DEVICES lists them. */
+ * tests/gpu/run has the first group run on real devices, as GYRE_DEVICES lists them. In haste
+ * half of the counts, and one of the groups with a device. */
 #include "rig/collectives_rig.h"
 #include "rig/local_rig.h"
 

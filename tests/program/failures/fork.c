@@ -2,7 +2,7 @@
  * over all of its private copies and lives on for some rounds, the parent's results stay right.
  * Over shared memory, over TCP, and between two nodes over the best there is, which in a guest with
  * RDMA devices is verbs: there the device reads and writes pages that a fork shares with the child.
- * Word `apart`: only that. Where GYRE_TEST_SLOW is set the rounds are fewer. */
+ * Word `apart`: only that. In haste the rounds are fewer. */
 #include "rig/comm_rig.h"
 #include "rig/haste.h"
 #include "rig/test.h"

@@ -1,7 +1,7 @@
 /* A checkpoint whose model has 64 KiB: cut at every length and changed in every byte it is refused,
  * and the generation before it is used.
  *
- * Under a sanitizer (GYRE_TEST_SLOW) every 61st length and byte. */
+ * In haste every 61st length and byte. */
 #include "rig/checkpoint_rig.h"
 #include "rig/haste.h"
 
