@@ -1,4 +1,4 @@
-/* An open-addressing table with one writer and readers that take no lock.
+/* An open-addressing table whose writers take turns, and whose readers take no lock.
  *
  *     slot        0      1      2      3      4      5
  *             │ free │ A    │ (B)  │ C    │ free │ …       A, B and C hash to 1; B was dropped
@@ -8,15 +8,16 @@
  * entries of its chain are found across it; the next put() of that chain takes it, and when the
  * slot behind it is free it becomes free itself.
  *
- * Each slot is a sequence lock: `version` is odd while the writer changes it. Fields are stored
+ * Each slot is a sequence lock: `version` is odd while a writer changes it. Fields are stored
  * with release and read with acquire, so whoever sees a new field sees the odd version too. A
- * reader that saw a change in between reads again; the writer never waits. The table is twice as
- * large as the number of entries it accepts, which keeps chains short. */
+ * reader that saw a change in between reads again; a writer never waits for readers. The table is
+ * twice as large as the number of entries it accepts, which keeps chains short. */
 #include "transport/memory/views.h"
 
 #include "base/rng.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -35,6 +36,7 @@ struct slot {
 };
 
 struct gyre_views {
+    pthread_mutex_t lock; /* of writers */
     uint32_t count;
     struct slot slot[SLOTS];
     struct gyre_region region[SLOTS]; /* the writer's own */
@@ -43,7 +45,10 @@ struct gyre_views {
 int gyre_views_create(struct gyre_views **views)
 {
     *views = calloc(1, sizeof **views);
-    return *views != NULL ? 0 : -ENOMEM;
+    if (*views == NULL)
+        return -ENOMEM;
+    pthread_mutex_init(&(*views)->lock, NULL);
+    return 0;
 }
 
 static void unimport(struct gyre_region *region)
@@ -132,8 +137,8 @@ static int seek(const struct gyre_views *views, uint64_t name, int *room)
     return -1;
 }
 
-int gyre_views_put(struct gyre_views *views, uint32_t peer, uint32_t id,
-                   const struct gyre_region *region)
+static int put_region(struct gyre_views *views, uint32_t peer, uint32_t id,
+                      const struct gyre_region *region)
 {
     uint64_t name = view_key(peer, id);
     int room;
@@ -146,6 +151,15 @@ int gyre_views_put(struct gyre_views *views, uint32_t peer, uint32_t id,
     views->count++;
     write_slot(&views->slot[room], true, name, region);
     return 0;
+}
+
+int gyre_views_put(struct gyre_views *views, uint32_t peer, uint32_t id,
+                   const struct gyre_region *region)
+{
+    pthread_mutex_lock(&views->lock);
+    int status = put_region(views, peer, id, region);
+    pthread_mutex_unlock(&views->lock);
+    return status;
 }
 
 static bool is_used(const struct gyre_views *views, uint32_t at)
@@ -168,26 +182,41 @@ static void tidy(struct gyre_views *views, uint32_t at)
     }
 }
 
-void gyre_views_drop(struct gyre_views *views, uint32_t peer, uint32_t id)
+static void take_at(struct gyre_views *views, uint32_t at, struct gyre_region *region)
 {
-    uint64_t name = view_key(peer, id);
-    int room, at = seek(views, name, &room);
-
-    if (at < 0)
-        return;
-    write_slot(&views->slot[at], true, name, NULL);
+    *region = views->region[at];
+    write_slot(&views->slot[at], true,
+               atomic_load_explicit(&views->slot[at].name, memory_order_relaxed), NULL);
     views->count--;
-    unimport(&views->region[at]);
-    tidy(views, (uint32_t)at);
+    tidy(views, at);
 }
 
-void gyre_views_drop_kind(struct gyre_views *views, enum gyre_memory_kind kind)
+bool gyre_views_take(struct gyre_views *views, uint32_t peer, uint32_t id,
+                     struct gyre_region *region)
 {
-    for (uint32_t at = 0; at < SLOTS; at++) {
-        uint64_t name = atomic_load_explicit(&views->slot[at].name, memory_order_relaxed);
-        if (is_live(views, at) && views->region[at].kind == kind)
-            gyre_views_drop(views, (uint32_t)(name >> 32), (uint32_t)name);
+    int room;
+
+    pthread_mutex_lock(&views->lock);
+    int at = seek(views, view_key(peer, id), &room);
+    if (at >= 0)
+        take_at(views, (uint32_t)at, region);
+    pthread_mutex_unlock(&views->lock);
+    return at >= 0;
+}
+
+bool gyre_views_take_any(struct gyre_views *views, enum gyre_memory_kind kind,
+                         struct gyre_region *region)
+{
+    bool there = false;
+
+    pthread_mutex_lock(&views->lock);
+    for (uint32_t at = 0; !there && at < SLOTS; at++) {
+        there = is_live(views, at) && views->region[at].kind == kind;
+        if (there)
+            take_at(views, at, region);
     }
+    pthread_mutex_unlock(&views->lock);
+    return there;
 }
 
 void *gyre_views_find(const struct gyre_views *views, uint32_t peer, uint32_t id,

@@ -1,12 +1,13 @@
 /* Regions that peers of this node share with this process: the other end of share.c.
  *
- *     SHARE ─▶ import by the device of its kind ─▶ a view under (peer, id) ─▶ REPLY
- *     UNSHARE ─▶ the view is dropped ─▶ of CUDA memory, REPLY
+ *     SHARE ─▶ import by the device of its kind ─▶ a view under (peer, id) ─▶ an answer
+ *     UNSHARE ─▶ the view is dropped
  *
- * The watch's thread does this, whatever the program computes. A region on trial is mapped, tried
- * (transport/memory/proof.h) and unmapped before the answer. A region without bytes is a doorbell.
- * Views are looked up without a lock (transport/memory/views.h). The copy queue, which copies from
- * CUDA memory, is halted while a view is unmapped.
+ * The watch's thread does this, or one beside it (errands.c), whatever the program computes. A
+ * region on trial is mapped, tried (transport/memory/proof.h) and unmapped before the answer. A
+ * region without bytes is a doorbell. Views are looked up without a lock
+ * (transport/memory/views.h). The copy queue, which copies from CUDA memory, is halted while a
+ * region is taken out of the views.
  *
  * Tested by tests/program/watch/share.c. */
 #include "transport/watch/inside.h"
@@ -59,7 +60,7 @@ static int map_offer(const struct gyre_watch *watch, uint32_t peer,
     enum gyre_share share =
         message->flags & GYRE_WATCH_SEALED ? GYRE_SHARE_SEALED : GYRE_SHARE_OPEN;
 
-    if (cuda && watch->is.cuda_device < 0)
+    if (cuda && (watch->is.cuda_device < 0 || atomic_load(&watch->takes_no_cuda)))
         return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
                                 "it is CUDA memory, and this process has no CUDA device");
     if (tells_address(watch, peer, message))
@@ -109,48 +110,42 @@ static int import(struct gyre_watch *watch, uint32_t peer, const struct gyre_wat
                             GYRE_VIEWS_MAX);
 }
 
-void gyre_watch_hear_offer(struct gyre_watch *watch, uint32_t link,
-                           const struct gyre_watch_message *message, int passed)
+void gyre_watch_take_offer(struct gyre_watch *watch, uint32_t peer,
+                           const struct gyre_watch_message *message, int passed,
+                           struct gyre_watch_answer *answer)
 {
-    struct gyre_trouble trouble = {0}, told = {0};
-    struct gyre_watch_message reply = {.kind = GYRE_WATCH_REPLY, .id = message->id};
-    bool copied = false;
+    struct gyre_trouble trouble = {0};
+    int status = import(watch, peer, message, passed, &answer->copied, &trouble);
 
-    reply.status = import(watch, gyre_detector_peer(watch->detector, link), message, passed,
-                          &copied, &trouble);
-    reply.flags = copied ? GYRE_WATCH_COPIED : 0;
-    if (reply.status != 0) {
-        gyre_trouble_set(&told, reply.status,
+    if (status != 0)
+        gyre_trouble_set(&answer->trouble, status,
                          "rank %u cannot map region %u of %" PRIu64 " bytes: %.700s",
                          watch->is.joined->rank, message->id, message->region_length, trouble.text);
-        reply.payload = (const uint8_t *)told.text;
-        reply.payload_bytes = (uint32_t)strlen(told.text);
+}
+
+void gyre_watch_drop_offer(struct gyre_watch *watch, uint32_t peer, uint32_t id)
+{
+    struct gyre_region region;
+
+    gyre_copy_queue_halt(watch->is.copy_queue);
+    bool there = gyre_views_take(watch->views, peer, id, &region);
+    gyre_copy_queue_resume(watch->is.copy_queue);
+    if (there)
+        gyre_device_of(region.kind)->unimport(&region);
+}
+
+void gyre_watch_drop_all_cuda(struct gyre_watch *watch)
+{
+    struct gyre_region region;
+    bool there = true;
+
+    while (there) {
+        gyre_copy_queue_halt(watch->is.copy_queue);
+        there = gyre_views_take_any(watch->views, GYRE_MEMORY_CUDA, &region);
+        gyre_copy_queue_resume(watch->is.copy_queue);
+        if (there)
+            gyre_device_of(region.kind)->unimport(&region);
     }
-    gyre_watch_post(watch, link, &reply, -1);
-}
-
-void gyre_watch_hear_unshare(struct gyre_watch *watch, uint32_t link,
-                             const struct gyre_watch_message *message)
-{
-    struct gyre_watch_message reply = {.kind = GYRE_WATCH_REPLY, .id = message->id};
-
-    gyre_copy_queue_halt(watch->is.copy_queue);
-    gyre_views_drop(watch->views, gyre_detector_peer(watch->detector, link), message->id);
-    gyre_copy_queue_resume(watch->is.copy_queue);
-    if (message->flags & GYRE_WATCH_CUDA)
-        gyre_watch_post(watch, link, &reply, -1);
-}
-
-void gyre_watch_let_go(struct gyre_watch *watch)
-{
-    if (watch->pid != getpid())
-        return;
-    pthread_mutex_lock(&watch->lock);
-    watch->is.cuda_device = -1;
-    gyre_copy_queue_halt(watch->is.copy_queue);
-    gyre_views_drop_kind(watch->views, GYRE_MEMORY_CUDA);
-    gyre_copy_queue_resume(watch->is.copy_queue);
-    pthread_mutex_unlock(&watch->lock);
 }
 
 void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id,

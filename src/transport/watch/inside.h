@@ -4,6 +4,7 @@
  *     thread.c    the process's thread, which serves the watches of all its groups
  *     loop.c      one watch's turn: events in, the failure detector's conclusions out
  *     share.c     regions that this process shares
+ *     errands.c   what its peers share and take back, where a driver may delay it
  *     import.c    regions that its peers share
  *     redial.c    connections of its own that the watch makes anew
  *     visitors.c  whoever comes to the listener
@@ -60,6 +61,7 @@ struct gyre_watch_link { /* to one peer; same index as the failure detector's ch
 struct gyre_watch_thread;  /* the process's; thread.c */
 struct gyre_watch_visitor; /* somebody at the listener */
 struct gyre_watch_export;  /* a region that this process shares */
+struct gyre_watch_errand;  /* something that a driver may delay */
 
 struct gyre_watch {
     struct gyre_watch_options is;
@@ -69,6 +71,10 @@ struct gyre_watch {
     struct gyre_views *views;
     struct gyre_watch_export *exports;
     uint32_t export_count;
+    struct gyre_watch_errand *errands, *done; /* in order; done ones are to be answered */
+    pthread_t runner;                         /* of errands */
+    bool runs, runner_ended;                  /* it was started; it has nothing more to do */
+    _Atomic bool takes_no_cuda;               /* any more */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a share was answered, the failure is known, or all ranks have left */
     struct gyre_watch_thread *thread;
@@ -208,17 +214,32 @@ void gyre_watch_admit_visitor(struct gyre_watch *watch); /* one is at the listen
 void gyre_watch_hear_visitor(struct gyre_watch *watch, uint32_t visitor);
 void gyre_watch_drop_visitors(struct gyre_watch *watch);
 
-/* -- share.c, import.c ------------------------------------------------------------------------- */
+/* -- share.c, import.c, errands.c -------------------------------------------------------------- */
 
 void gyre_watch_hear_reply(struct gyre_watch *watch, uint32_t link,
                            const struct gyre_watch_message *message);
 void gyre_watch_drop_exports(struct gyre_watch *watch);
 
-/* Act on a SHARE and an UNSHARE. `passed` stays the caller's. */
-void gyre_watch_hear_offer(struct gyre_watch *watch, uint32_t link,
-                           const struct gyre_watch_message *message, int passed);
-void gyre_watch_hear_unshare(struct gyre_watch *watch, uint32_t link,
-                             const struct gyre_watch_message *message);
+struct gyre_watch_answer {       /* to an offer of a region */
+    struct gyre_trouble trouble; /* why it is refused; status 0: it is not */
+    bool copied;
+};
+
+/* Take a region that a peer shares, and give it up; drop_all_cuda: all CUDA memory of peers. With
+ * or without the lock, any thread. */
+void gyre_watch_take_offer(struct gyre_watch *watch, uint32_t peer,
+                           const struct gyre_watch_message *message, int passed,
+                           struct gyre_watch_answer *answer);
+void gyre_watch_drop_offer(struct gyre_watch *watch, uint32_t peer, uint32_t id);
+void gyre_watch_drop_all_cuda(struct gyre_watch *watch);
+
+/* Acts on a SHARE or an UNSHARE, at once or by an errand. `passed` stays the caller's. */
+void gyre_watch_hear_region(struct gyre_watch *watch, uint32_t link,
+                            const struct gyre_watch_message *message, int passed);
+void gyre_watch_answer_errands(struct gyre_watch *watch);
+
+/* Waits until all errands are done. Without the lock. */
+void gyre_watch_end_errands(struct gyre_watch *watch);
 
 /* -- loop.c ------------------------------------------------------------------------------------ */
 

@@ -94,12 +94,10 @@ void gyre_watch_settle(struct gyre_watch *watch)
 static void hear_share(struct gyre_watch *watch, uint32_t index,
                        const struct gyre_watch_message *message, int passed)
 {
-    if (message->kind == GYRE_WATCH_SHARE)
-        gyre_watch_hear_offer(watch, index, message, passed);
-    else if (message->kind == GYRE_WATCH_REPLY)
+    if (message->kind == GYRE_WATCH_REPLY)
         gyre_watch_hear_reply(watch, index, message);
-    else if (message->kind == GYRE_WATCH_UNSHARE)
-        gyre_watch_hear_unshare(watch, index, message);
+    else if (message->kind == GYRE_WATCH_SHARE || message->kind == GYRE_WATCH_UNSHARE)
+        gyre_watch_hear_region(watch, index, message, passed);
 }
 
 static void hear_message(struct gyre_watch *watch, uint32_t index,
@@ -251,6 +249,7 @@ uint64_t gyre_watch_serve(struct gyre_watch *watch, bool ready)
         handle_events(watch);
     gyre_watch_redial_turn(watch, gyre_now_ns());
     gyre_watch_renewals_turn(watch, gyre_now_ns());
+    gyre_watch_answer_errands(watch);
     gyre_watch_turn(watch);
     uint64_t wake = wake_at(watch);
     pthread_mutex_unlock(&watch->lock);

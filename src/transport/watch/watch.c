@@ -135,6 +135,7 @@ static void destroy(struct gyre_watch *watch)
     gyre_watch_drop_renewals(watch);
     gyre_watch_drop_visitors(watch);
     gyre_watch_drop_exports(watch);
+    gyre_watch_end_errands(watch);
     gyre_views_destroy(watch->views);
     gyre_detector_destroy(watch->detector);
     if (watch->locks && watch->pid == getpid()) {
@@ -266,6 +267,7 @@ void gyre_watch_stop(struct gyre_watch *watch)
         pthread_mutex_lock(&watch->lock);
         say_goodbye(watch);
         pthread_mutex_unlock(&watch->lock);
+        gyre_watch_end_errands(watch);
         gyre_watch_dismiss(watch);
         flush_last_words(watch);
     }

@@ -46,6 +46,16 @@ static bool holds(struct gyre_views *views, uint32_t peer, uint32_t id)
     return true;
 }
 
+static bool drop(struct gyre_views *views, uint32_t peer, uint32_t id)
+{
+    struct gyre_region region;
+    bool there = gyre_views_take(views, peer, id, &region);
+
+    if (there)
+        gyre_device_of(GYRE_MEMORY_HOST)->unimport(&region);
+    return there;
+}
+
 static void test_names_lengths_and_doubles(void **state)
 {
     struct gyre_views *views;
@@ -56,8 +66,8 @@ static void test_names_lengths_and_doubles(void **state)
     assert_false(holds(views, 5, 3));
     assert_null(gyre_views_find(views, 3, 5, GYRE_MEMORY_HOST, PAGE + 1));
     assert_int_equal(put(views, 3, 5), GYRE_INVALID);
-    gyre_views_drop(views, 3, 5);
-    gyre_views_drop(views, 3, 5);
+    assert_true(drop(views, 3, 5));
+    assert_false(drop(views, 3, 5));
     assert_false(holds(views, 3, 5));
     assert_int_equal(put(views, 3, 5), 0);
     gyre_views_destroy(views);
@@ -74,8 +84,27 @@ static void test_full_table_refuses_and_recovers(void **state)
     assert_int_equal(put(views, 9, 9), GYRE_UNSUPPORTED);
     for (uint32_t id = 0; id < GYRE_VIEWS_MAX; id++)
         assert_true(holds(views, id % 7, id));
-    gyre_views_drop(views, 100 % 7, 100);
+    assert_true(drop(views, 100 % 7, 100));
     assert_int_equal(put(views, 9, 9), 0);
+    gyre_views_destroy(views);
+}
+
+static void test_a_kind_is_taken_out(void **state)
+{
+    struct gyre_views *views;
+    struct gyre_region region;
+    uint32_t taken = 0;
+
+    assert_int_equal(gyre_views_create(&views), 0);
+    for (uint32_t id = 0; id < 20; id++)
+        assert_int_equal(put(views, id % 7, id), 0);
+    assert_false(gyre_views_take_any(views, GYRE_MEMORY_CUDA, &region));
+    for (; gyre_views_take_any(views, GYRE_MEMORY_HOST, &region); taken++) {
+        const uint32_t *base = region.base;
+        assert_false(holds(views, base[0], base[1]));
+        gyre_device_of(GYRE_MEMORY_HOST)->unimport(&region);
+    }
+    assert_int_equal(taken, 20);
     gyre_views_destroy(views);
 }
 
@@ -91,7 +120,7 @@ static void test_random_life_equals_a_plain_array(void **state)
     for (int turn = 0; turn < TURNS; turn++) {
         uint32_t id = (uint32_t)gyre_rng_below(&rng, IDS);
         if (there[id])
-            gyre_views_drop(views, 1, id * 4099);
+            assert_true(drop(views, 1, id * 4099));
         else
             assert_int_equal(put(views, 1, id * 4099), 0);
         there[id] = !there[id];
@@ -158,7 +187,7 @@ static void churn(struct race *race, int turns)
     for (int turn = 0; turn < turns; turn++) {
         uint32_t i = (uint32_t)gyre_rng_below(&race->rng, BUSY_IDS);
         if (race->there[i]) {
-            gyre_views_drop(race->views, 1, race->id[i]);
+            assert_true(drop(race->views, 1, race->id[i]));
         } else {
             struct gyre_region region = page_at_home(race->home[i]);
             assert_int_equal(gyre_views_put(race->views, 1, race->id[i], &region), 0);
@@ -195,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names_lengths_and_doubles),
         cmocka_unit_test(test_full_table_refuses_and_recovers),
+        cmocka_unit_test(test_a_kind_is_taken_out),
         cmocka_unit_test(test_random_life_equals_a_plain_array),
         cmocka_unit_test(test_reader_never_sees_another_name),
     };
