@@ -35,11 +35,15 @@ int rig_slow(void)
     return slow && atoi(slow) > 0 ? atoi(slow) : 1;
 }
 
+/* Leaves the core to the ranks that are waited for. */
 void rig_until(_Atomic int *word, int value)
 {
     uint64_t limit = rig_now() + 60 * 1000000000ull * (uint64_t)rig_slow();
-    while (*word < value) {
-        sched_yield();
+    for (int turn = 0; *word < value; turn++) {
+        if (turn < 20)
+            sched_yield();
+        else
+            usleep(100);
         if (rig_now() > limit) {
             fprintf(stderr, "waited in vain for %d, have %d\n", value, *word);
             abort();
