@@ -10,14 +10,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RANKS 8
+#define MOST  400003 /* elements */
+
 /* Small integers that every type holds exactly, also their sums and products over 8 ranks: 1 or 2,
  * by chance, so no rank looks like another, nor one part of a buffer like the next. Ranks 6 and 7
- * have the opposite of 1 and 0: six twos at most are multiplied. */
+ * have the opposite of 1 and 0: six twos at most are multiplied. Drawn once, before there are
+ * ranks. */
+static uint8_t drawn[RANKS][MOST];
+
+static void draw_values(void)
+{
+    for (uint64_t rank = 0; rank < RANKS; rank++)
+        for (uint64_t i = 0; i < MOST; i++)
+            drawn[rank][i] = rank < 6 ? (uint8_t)(1 + (gyre_mix64(rank << 40 | i) >> 63))
+                                      : (uint8_t)(3 - drawn[7 - rank][i]);
+}
+
 static double value(int rank, uint64_t i)
 {
-    if (rank >= 6)
-        return 3 - value(7 - rank, i);
-    return (double)(1 + (gyre_mix64((uint64_t)rank << 40 | i) >> 63));
+    return drawn[rank][i];
 }
 
 static void store(void *at, enum gyre_type type, uint64_t i, double v)
@@ -66,6 +78,32 @@ static void store(void *at, enum gyre_type type, uint64_t i, double v)
     case GYRE_F8E5M2:
         ((uint8_t *)at)[i] = (uint8_t)(half >> 8);
         break;
+    }
+}
+
+#define COPY_EACH(word)                                                                            \
+    for (uint64_t i = 0; i < count; i++)                                                           \
+    ((word *)at)[i] = *(const word *)of[from[i]]
+
+/* Stores value(rank, i) for all i. Each of the values is turned into the type once. */
+static void fill(void *at, enum gyre_type type, uint64_t count, int rank)
+{
+    _Alignas(8) char of[3][8];
+    const uint8_t *from = drawn[rank];
+    for (int v = 0; v < 3; v++)
+        store(of[v], type, 0, v);
+    switch (gyre_type_size(type)) {
+    case 1:
+        COPY_EACH(uint8_t);
+        break;
+    case 2:
+        COPY_EACH(uint16_t);
+        break;
+    case 4:
+        COPY_EACH(uint32_t);
+        break;
+    default:
+        COPY_EACH(uint64_t);
     }
 }
 
@@ -189,8 +227,7 @@ static int try_all_reduce(struct gyre_comm *comm, char *in, char *out, uint64_t 
 {
     int n = gyre_size(comm), status;
     struct gyre_work *work;
-    for (uint64_t i = 0; i < count; i++)
-        store(in, type, i, value(gyre_rank(comm), i));
+    fill(in, type, count, gyre_rank(comm));
     if (way == 0) {
         status = gyre_all_reduce(comm, in, out, count, type, op);
     } else {
@@ -214,8 +251,10 @@ static int try_broadcast(struct gyre_comm *comm, char *in, char *out, uint64_t c
                          enum gyre_type type, int root)
 {
     bool mine = gyre_rank(comm) == root;
-    for (uint64_t i = 0; i < count; i++)
-        store(in, type, i, mine ? value(root, i) : 0);
+    if (mine)
+        fill(in, type, count, root);
+    else
+        memset(in, 0, count * gyre_type_size(type));
     int status = gyre_broadcast(comm, mine ? in : NULL, out, count, type, root);
     if (status) {
         fprintf(stderr, "rank %d: %s\n", gyre_rank(comm), gyre_error(comm));
@@ -230,8 +269,8 @@ static int try_broadcast(struct gyre_comm *comm, char *in, char *out, uint64_t c
 
 static int everything(struct gyre_comm *comm, struct rig *rig)
 {
-    static const uint64_t counts[] = {0, 1, 3, 10, 500, 513, 1024, 1025, 5000, 70001, 400003};
-    const uint64_t most = 400003 * 8 + 64;
+    static const uint64_t counts[] = {0, 1, 3, 10, 500, 513, 1024, 1025, 5000, 70001, MOST};
+    const uint64_t most = MOST * 8 + 64;
     void *shared[2];
     char *plain[2] = {malloc(most), malloc(most)};
     int bad = 0;
@@ -525,6 +564,7 @@ static void the_same_shape_is_checked_again(void **state)
 
 int main(void)
 {
+    draw_values();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shm_is_right),        cmocka_unit_test(algorithms_over_shm_are_right),
         cmocka_unit_test(tcp_is_right),        cmocka_unit_test(mixed_nodes_are_right),
