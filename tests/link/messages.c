@@ -170,11 +170,11 @@ static void bytes_one_at_a_time(void **state)
     link_finish(run);
 }
 
-/* 5 GiB through one pipe, and one connection where a pipe has several: no counter on the way has 32
+/* 4.1 GiB through one pipe, and one connection where a pipe has several: no counter on the way has 32
  * bits. Seconds, but for sanitizers and for a bench whose counters another one counts. */
 static void beyond_four_gigabytes(void **state)
 {
-    enum { LENGTH = 32 << 20, TURNS = 160 };
+    enum { LENGTH = 32 << 20, TURNS = 132 };
     const struct gyre_link_bench *bench = *state;
     struct gyre_link_wish wish = {.leaves = 1, .narrow = !bench->brief, .flip_at = -1};
     struct link_run *run = link_start_wish(state, &wish);

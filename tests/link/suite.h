@@ -33,7 +33,7 @@ struct gyre_link_bench {
     const struct gyre_driver *driver;
     bool splits, flips; /* wishes it can fulfil */
     bool deaf;          /* the carrier does not tell that the peer has gone: the watch does */
-    bool brief;         /* another bench has every counter of this one: 128 MiB in place of 5 GiB */
+    bool brief;         /* another bench has every counter of this one: 128 MiB in place of 4 GiB */
 
     /* Opens all wires and attaches all pipes; 0 or negative with the story. */
     int (*connect)(const struct gyre_link_wish *wish, struct gyre_link_net *net,
