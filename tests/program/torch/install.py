@@ -1,5 +1,6 @@
 """pip installs gyre_torch into a fresh environment, and it runs there without an import: from the
-sources, without fetching a torch, and as the wheel that carries the library."""
+sources, without fetching a torch; against an installed library; and from an sdist, which carries
+the library."""
 
 import glob
 import os
@@ -14,7 +15,9 @@ import torch
 
 import rig
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../.."))
+sys.path.append(os.path.join(ROOT, "python"))
+import gyre_build
 PROGRAM = """
 import sys, torch, torch.distributed as dist
 if "import" in sys.argv: import gyre_torch
@@ -39,18 +42,34 @@ class Environment:
         with open(os.path.join(packages, "torch.pth"), "w") as others:
             others.write(sysconfig.get_path("purelib") + "\n")
 
-    def run(self, *words, **more):
+    def run(self, *words, **variables):
         clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         return subprocess.run([self.python, *words], capture_output=True, text=True, cwd="/",
-                              env=clean, **more)
+                              env=clean | variables)
 
-    def run_well(self, *words):
-        done = self.run(*words)
+    def run_well(self, *words, **variables):
+        done = self.run(*words, **variables)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def pip(self, *words):
-        return self.run_well("-m", "pip", "--disable-pip-version-check", *words)
+    def pip(self, *words, **variables):
+        return self.run_well("-m", "pip", "--disable-pip-version-check", *words, **variables)
+
+    def install(self, place, room, *words, **variables):
+        """What is built from `place`, without asking a registry. Gives the name of the wheel."""
+        wheels = os.path.join(room, "wheels")
+        self.pip("wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels,
+                 *words, place, **variables)
+        wheel, = glob.glob(os.path.join(wheels, "*.whl"))
+        self.pip("install", "--no-index", wheel)
+        return os.path.basename(wheel)
+
+    def library(self):
+        """The libgyre that the installed extension loads; "" where it is part of the extension."""
+        extension, = glob.glob(self.place + "/lib/python*/site-packages/gyre_torch/_C*.so")
+        loaded = subprocess.run(["ldd", extension], capture_output=True, text=True, check=True)
+        lines = [line.split() for line in loaded.stdout.splitlines() if "libgyre" in line]
+        return lines[0][2] if lines else ""
 
     def try_two_ranks(self):
         place = tempfile.mktemp(prefix="gyre-torch-")
@@ -65,11 +84,15 @@ class Environment:
             assert told.startswith("[2.0, 2.0, 2.0, 2.0, 2.0] " + self.place), told
 
 
-def copied(room):
-    """The sources, so that nothing is built in the tree."""
-    for name in ("include", "python"):
-        shutil.copytree(os.path.join(ROOT, name), os.path.join(room, name),
-                        ignore=shutil.ignore_patterns("build", "*.egg-info", "*.so"))
+def copied(room, *names):
+    """The sources, so that nothing is built in the tree: the extension's, headers, and others."""
+    for name in ("include", "python", *names):
+        from_tree, to = os.path.join(ROOT, name), os.path.join(room, name)
+        if os.path.isdir(from_tree):
+            shutil.copytree(from_tree, to, dirs_exist_ok=True,
+                            ignore=shutil.ignore_patterns("build", "*.egg-info", "*.so"))
+        else:
+            shutil.copy2(from_tree, to)
     return os.path.join(room, "python")
 
 
@@ -85,14 +108,49 @@ def sources():
     with tempfile.TemporaryDirectory(prefix="gyre-torch-") as room:
         environment, place = Environment(room), copied(room)
         needs_no_other_torch(environment, place)
-        wheels = os.path.join(room, "wheels")
-        environment.pip("wheel", "--no-index", "--no-deps", "--no-build-isolation",
-                        "--wheel-dir", wheels, place)
-        wheel, = glob.glob(os.path.join(wheels, "*.whl"))
-        environment.pip("install", "--no-index", wheel)
+        environment.install(place, room)
+        assert not environment.library(), environment.library()
         environment.try_two_ranks()
         told = environment.pip("show", "gyre-torch")
         assert "Requires: torch\n" in told, told
+
+
+def stage(room):
+    """Installs the library of the build folder, and gives what has pkg-config find it."""
+    place = os.path.join(room, "stage")
+    subprocess.run([os.path.join(ROOT, "do"), "install"], check=True, capture_output=True,
+                   env=dict(os.environ, BUILD=os.environ["LIBGYRE_BUILD"], DESTDIR=place))
+    description, = glob.glob(place + "/**/gyre.pc", recursive=True)
+    return {"PKG_CONFIG_SYSROOT_DIR": place, "PKG_CONFIG_PATH": os.path.dirname(description),
+            "LIBGYRE_BUILD": ""}
+
+
+def installed_library():
+    """The library that pkg-config finds is loaded, and nothing of the checkout is needed."""
+    with tempfile.TemporaryDirectory(prefix="gyre-torch-") as room:
+        environment, place = Environment(room), copied(room)
+        shutil.rmtree(os.path.join(room, "include"))
+        environment.install(place, room, **stage(room))
+        assert environment.library().startswith(os.path.join(room, "stage")), environment.library()
+        environment.try_two_ranks()
+
+
+def sdist():
+    """An sdist builds where no checkout and no library is, as `python -m build` has it built; for
+    other machines where auditwheel is there."""
+    with tempfile.TemporaryDirectory(prefix="gyre-torch-") as room:
+        environment, place = Environment(room), copied(room, *gyre_build.CARRIED)
+        environment.run_well("-c", f"import os, sys; os.chdir({place!r}); sys.path.insert(0, '.')\n"
+                             f"import gyre_build; gyre_build.build_sdist({room!r})")
+        shutil.rmtree(place)
+        archive, = glob.glob(room + "/*.tar.gz")
+        travels = shutil.which("auditwheel") is not None
+        settings = ["--config-settings", "manylinux=1"] if travels else []
+        wheel = environment.install(archive, room, *settings, LIBGYRE_BUILD="",
+                                    LIBGYRE_BUNDLED="1")
+        assert ("manylinux" in wheel) == travels, wheel
+        assert not environment.library(), environment.library()
+        environment.try_two_ranks()
 
 
 def without_sources():
@@ -108,4 +166,5 @@ def without_sources():
 
 
 if __name__ == "__main__":
-    rig.main(sources, without_sources)
+    watched = os.environ.get("GYRE_TEST_SANITIZE")  # then one installed extension is enough
+    rig.main(sources, without_sources, *(() if watched else (installed_library, sdist)))
