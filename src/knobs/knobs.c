@@ -77,6 +77,8 @@ const struct gyre_knob gyre_knobs[] = {
     NUMBER("GYRE_KEY_FD", 0, INT32_MAX, "none", false, "descriptor where a launcher wrote it"),
     WORD("GYRE_AUTH", "key none", "key", false, "none: whoever reaches a port can join"),
     TEXT("GYRE_DUMP", "none", false, "folder that gets each rank's last operations at a failure"),
+    TEXT("GYRE_TRACE", "none", false, "folder that gets every step of every rank, with its times"),
+    SIZE("GYRE_TRACE_SIZE", "16M", false, "bytes of a rank's trace, which keeps the newest events"),
     TEXT("GYRE_JOB", "the launcher's", true, "the job's name"),
     NUMBER("GYRE_EPOCH", 0, 65535, "the launcher's, 0", true, "restart count"),
     NUMBER("GYRE_LAUNCHER_FD", 0, 1 << 20, "none", false, "ends when `gyre run` has gone"),

@@ -193,10 +193,12 @@ static int run_shortest(struct gyre_comm *comm, struct gyre_plan *plan, const vo
 {
     struct gyre_engine *engine = comm->engine;
     const uint64_t sequence = ++engine->sequence;
-    struct exchange exchange = {
-        comm->progress, comm->mesh,
-        plan,           {sequence, gyre_engine_fingerprint(engine, plan, sequence)},
-        {NULL, 0},      false};
+    struct exchange exchange = {comm->progress,
+                                comm->mesh,
+                                plan,
+                                {sequence, gyre_engine_fingerprint(engine, plan, sequence)},
+                                {0},
+                                false};
     struct gyre_idle idle = {0};
     uint32_t looks = gyre_comm_looks(comm);
     int status = 0;

@@ -29,6 +29,7 @@ struct gyre_lane {
     uint8_t *scratch;
     uint64_t scratch_bytes;
     const void **pointer; /* source_max sources of a REDUCE */
+    uint64_t *event;      /* of the trace: the round's sends and receives, by step */
 };
 
 struct gyre_engine {

@@ -13,9 +13,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static uint64_t token_of(const struct gyre_engine *engine, const struct gyre_lane *lane)
+/* Steps from this one on share a name in tokens: their ends are not traced. */
+#define STEPS_NAMED UINT64_C(0x1ffe)
+
+static uint64_t token_of(const struct gyre_engine *engine, const struct gyre_lane *lane,
+                         const struct gyre_step *step)
 {
-    return (uint64_t)engine->comm << 48 | (uint64_t)(lane - engine->lane) << 32 | lane->generation;
+    uint64_t index = (uint64_t)(step - lane->round.step);
+    uint64_t name = (index < STEPS_NAMED ? index : STEPS_NAMED) * GYRE_LANE_POOL;
+    return (uint64_t)engine->comm << 48 | (name + (uint64_t)(lane - engine->lane)) << 32 |
+           lane->generation;
 }
 
 static uint8_t *address(const struct gyre_lane *lane, struct gyre_place place)
@@ -51,6 +58,7 @@ static void lane_free(const struct gyre_engine *engine, struct gyre_lane *lane)
     scratch_give(engine, lane->scratch);
     gyre_round_deinit(&lane->round);
     free(lane->pointer);
+    free(lane->event);
     *lane = (struct gyre_lane){.generation = lane->generation};
 }
 
@@ -64,7 +72,8 @@ static int lane_fit(const struct gyre_engine *engine, struct gyre_lane *lane)
     lane->scratch_bytes = extent->scratch_bytes;
     lane->scratch = scratch_take(engine, extent->scratch_bytes);
     lane->pointer = calloc(extent->source_max + 1, sizeof(*lane->pointer));
-    if (!gyre_round_init(&lane->round, extent) && lane->scratch && lane->pointer)
+    lane->event = calloc(extent->step_max + 1, sizeof(*lane->event));
+    if (!gyre_round_init(&lane->round, extent) && lane->scratch && lane->pointer && lane->event)
         return 0;
     lane_free(engine, lane);
     return -ENOMEM;
@@ -139,6 +148,31 @@ static struct gyre_match lane_match(const struct gyre_engine *engine, const stru
                                .fingerprint = lane->op->fingerprint};
 }
 
+/* Writes a step of the lane into the trace. Returns the event's number. */
+static uint64_t trace_step(const struct gyre_engine *engine, const struct gyre_lane *lane,
+                           const struct gyre_trace_event *what)
+{
+    struct gyre_trace_event event = *what;
+    event.lane = (uint8_t)(lane - engine->lane);
+    event.slice = (uint16_t)lane->slice_index;
+    event.round = (uint16_t)lane->index;
+    return gyre_record_step(&lane->op->record, &event);
+}
+
+/* Writes a send or a receive, which ended at `end`; 0: it goes on. */
+static void trace_wire(const struct gyre_engine *engine, struct gyre_lane *lane,
+                       const struct gyre_step *step, uint64_t begin, uint64_t end)
+{
+    const struct gyre_trace_event event = {.kind = step->kind == GYRE_SEND ? GYRE_EVENT_SEND
+                                                                           : GYRE_EVENT_RECV,
+                                           .begin = begin,
+                                           .end = end,
+                                           .size = step->length,
+                                           .peer = gyre_engine_world(engine, step->peer)};
+    if (lane->op->record.trace)
+        lane->event[step - lane->round.step] = trace_step(engine, lane, &event);
+}
+
 static bool runs_now(const struct gyre_engine *engine, const struct gyre_lane *lane,
                      const struct gyre_step *step)
 {
@@ -155,7 +189,7 @@ static int post_step(struct gyre_engine *engine, struct gyre_lane *lane,
 {
     struct gyre_match match = lane_match(engine, lane);
     uint8_t *at = address(lane, step->at);
-    uint64_t token = token_of(engine, lane);
+    uint64_t token = token_of(engine, lane, step);
     uint32_t peer = gyre_engine_world(engine, step->peer);
     return step->kind == GYRE_SEND
                ? gyre_link_send(engine->links, peer, &match, at, step->length, token)
@@ -180,12 +214,17 @@ static int try_step(struct gyre_engine *engine, struct gyre_lane *lane, struct g
 {
     if (step->kind != (lane->pass == RECEIVES ? GYRE_RECV : GYRE_SEND) || step->flags & OVER)
         return 0;
-    if (suits_now(lane) && runs_now(engine, lane, step))
+    uint64_t begin = gyre_record_step_time(&lane->op->record);
+    if (suits_now(lane) && runs_now(engine, lane, step)) {
         step->flags |= OVER;
+        trace_wire(engine, lane, step, begin, gyre_record_step_time(&lane->op->record));
+    }
     if (lane->pass == NOW || step->flags & OVER)
         return 0;
     int status = post_step(engine, lane, step);
     lane->outstanding += status == 0;
+    if (status == 0)
+        trace_wire(engine, lane, step, begin, 0);
     if (status < 0)
         gyre_engine_link_failed(engine, gyre_engine_world(engine, step->peer), status);
     return status;
@@ -224,6 +263,20 @@ static void run_piece(struct gyre_engine *engine, struct gyre_lane *lane,
     engine->device->reduce(engine->queue, plan->fold, &task, 0);
 }
 
+/* Runs a piece, and writes it into the trace. */
+static void trace_piece(struct gyre_engine *engine, struct gyre_lane *lane,
+                        const struct gyre_step *step, uint64_t bytes)
+{
+    struct gyre_trace_event event = {.kind = step->kind == GYRE_COPY ? GYRE_EVENT_COPY
+                                                                     : GYRE_EVENT_FOLD,
+                                     .begin = gyre_ticks(),
+                                     .size = bytes,
+                                     .peer = GYRE_RECORD_NOBODY};
+    run_piece(engine, lane, step, bytes);
+    event.end = gyre_ticks();
+    trace_step(engine, lane, &event);
+}
+
 /* Runs one piece of the next local step. True if there was one. */
 static bool run_local(struct gyre_engine *engine, struct gyre_lane *lane)
 {
@@ -235,7 +288,7 @@ static bool run_local(struct gyre_engine *engine, struct gyre_lane *lane)
         uint64_t most = GYRE_PIECE_BYTES / lane->op->plan->element * lane->op->plan->element;
         uint64_t bytes = left < most ? left : most;
         if (bytes)
-            run_piece(engine, lane, step, bytes);
+            (lane->op->record.trace ? trace_piece : run_piece)(engine, lane, step, bytes);
         lane->local_bytes += bytes;
         if (lane->local_bytes < step->length)
             return true;
@@ -373,12 +426,22 @@ static void tell_lane_failure(struct gyre_engine *engine, const struct gyre_lane
     gyre_engine_fault(engine, GYRE_MISMATCH, peer, true, &trouble);
 }
 
+/* Ends the step of a completion in the trace. */
+static void trace_completion(const struct gyre_lane *lane, uint64_t token)
+{
+    uint64_t step = (token >> 32 & UINT16_MAX) / GYRE_LANE_POOL;
+    if (step < STEPS_NAMED)
+        gyre_trace_end(lane->op->record.trace, lane->event[step]);
+}
+
 void gyre_engine_complete(struct gyre_engine *engine, const struct gyre_completion *done)
 {
     struct gyre_lane *lane = &engine->lane[done->token >> 32 & (GYRE_LANE_POOL - 1)];
     if (!lane->op || lane->generation != (uint32_t)done->token)
         return;
     lane->outstanding--;
+    if (lane->op->record.trace && !done->status)
+        trace_completion(lane, done->token);
     if (done->status)
         tell_lane_failure(engine, lane, done->status);
 }

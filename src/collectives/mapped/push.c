@@ -25,6 +25,23 @@
 #include "collectives/mapped/slices.h"
 #include "collectives/mapped/turn.h"
 
+/* -- the trace --------------------------------------------------------------------------------- */
+
+/* Writes what a rank has done for a slice since `begin` into the trace, where there is one. */
+static void trace_work(const struct gyre_operation *op, enum gyre_event_kind kind, uint64_t slice,
+                       uint64_t bytes, uint64_t begin)
+{
+    const struct gyre_trace_event event = {.kind = (uint8_t)kind,
+                                           .lane = GYRE_EVENT_MAPPED,
+                                           .slice = (uint16_t)slice,
+                                           .begin = begin,
+                                           .end = gyre_record_step_time(&op->record),
+                                           .size = bytes,
+                                           .peer = GYRE_RECORD_NOBODY};
+    if (op->record.trace)
+        gyre_record_step(&op->record, &event);
+}
+
 /* -- one slice --------------------------------------------------------------------------------- */
 
 static const struct gyre_rank_moves *rank_moves_of(const struct gyre_turn *turn, uint64_t slice)
@@ -119,6 +136,12 @@ static uint64_t push_piece(struct gyre_mesh *mesh, const struct gyre_plan *plan,
     return bytes;
 }
 
+/* Whether a rank's moves fold, or only copy. */
+static enum gyre_event_kind event_kind_of(const struct gyre_rank_moves *rank_moves)
+{
+    return rank_moves->moves && rank_moves->move[0].sources > 1 ? GYRE_EVENT_FOLD : GYRE_EVENT_COPY;
+}
+
 /* Makes up to 256 KiB of the next slice, when every rank that takes part is ready. */
 static bool push_some(struct gyre_mesh *mesh, const struct gyre_plan *plan)
 {
@@ -128,9 +151,13 @@ static bool push_some(struct gyre_mesh *mesh, const struct gyre_plan *plan)
     const struct gyre_rank_moves *rank_moves = rank_moves_of(turn, turn->pushed);
     if (turn->move == 0 && turn->done == 0 && !slice_is_ready(mesh, rank_moves, turn->pushed))
         return false;
-    uint64_t left = GYRE_PIECE_BYTES / plan->element * plan->element;
+    const uint64_t most = GYRE_PIECE_BYTES / plan->element * plan->element;
+    const uint64_t begin = gyre_record_step_time(&turn->op->record), slice = turn->pushed;
+    uint64_t left = most;
     while (turn->move < rank_moves->moves && left)
         left -= push_piece(mesh, plan, &rank_moves->move[turn->move], left);
+    if (left < most)
+        trace_work(turn->op, event_kind_of(rank_moves), slice, most - left, begin);
     if (turn->move == rank_moves->moves) {
         turn->move = 0;
         gyre_slices_tell_pushed(mesh, turn->pushed + 1);
@@ -160,6 +187,8 @@ static bool stage_some(struct gyre_mesh *mesh, struct gyre_operation *op)
         return false;
     uint64_t slice = turn->staged, pitch = gyre_slices_pitch(plan, slice);
     const struct gyre_rank_moves *rank_moves = rank_moves_of(turn, slice);
+    const uint64_t begin = gyre_record_step_time(&op->record);
+    uint64_t bytes = 0;
     uint8_t *stage = (plan->push.stage_in_inbox ? mesh->inbox[mesh->rank]->stage
                                                 : mesh->mine->stage)[slice % GYRE_STAGE_SLOTS];
     for (uint32_t p = 0; p < rank_moves->reads; p++) {
@@ -168,9 +197,11 @@ static bool stage_some(struct gyre_mesh *mesh, struct gyre_operation *op)
         uint64_t at = gyre_slices_base(plan, slice) + part->offset;
         at += plan->blocks.count ? 0 : gyre_plan_block_at(plan, part->block);
         void *to = stage + part->block * pitch + part->offset;
-        gyre_turn_copy(plan, &to, 1, op->input + at,
-                       gyre_part_bytes(plan, slice, limit, part->offset, part->length), false);
+        uint64_t length = gyre_part_bytes(plan, slice, limit, part->offset, part->length);
+        gyre_turn_copy(plan, &to, 1, op->input + at, length, false);
+        bytes += length;
     }
+    trace_work(op, GYRE_EVENT_COPY, slice, bytes, begin);
     turn->staged++;
     atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].staged, turn->staged,
                           memory_order_release);
@@ -188,14 +219,17 @@ static bool drain_some(struct gyre_mesh *mesh, struct gyre_operation *op)
     uint64_t slice = turn->drained, pitch = gyre_slices_pitch(plan, slice);
     const struct gyre_rank_moves *rank_moves = rank_moves_of(turn, slice);
     const uint8_t *inbox = mesh->inbox[mesh->rank]->stage[slice % GYRE_STAGE_SLOTS];
+    const uint64_t begin = gyre_record_step_time(&op->record);
+    uint64_t bytes = 0;
     for (uint32_t p = 0; p < rank_moves->writes; p++) {
         const struct gyre_block_part *part = &rank_moves->written[p];
         uint64_t at = gyre_plan_block_at(plan, part->block) + part->offset;
         void *to = op->output + gyre_slices_base(plan, slice) + at;
-        gyre_turn_copy(plan, &to, 1, inbox + part->block * pitch + part->offset,
-                       gyre_part_bytes(plan, slice, part->block, part->offset, part->length),
-                       false);
+        uint64_t length = gyre_part_bytes(plan, slice, part->block, part->offset, part->length);
+        gyre_turn_copy(plan, &to, 1, inbox + part->block * pitch + part->offset, length, false);
+        bytes += length;
     }
+    trace_work(op, GYRE_EVENT_COPY, slice, bytes, begin);
     turn->drained++;
     atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].drained,
                           turn->drained, memory_order_release);

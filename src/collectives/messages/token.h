@@ -1,6 +1,6 @@
 /* Tokens of posts at the links: they tell whose completion one is.
  *
- *     [ communicator 16 | lane, or GYRE_TOKEN_MESSAGE 16 | the lane's own 32 ]
+ *     [ communicator 16 | step 13, lane 3                | the lane's own 32 ]
  *     [ communicator 16 |         GYRE_TOKEN_MESSAGE 16  | staging slot 8, message 24 ]
  *
  * The upper row is a lane's, made in collectives/engine. */

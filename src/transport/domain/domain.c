@@ -176,7 +176,8 @@ static void open_recorder(struct gyre_domain *domain)
                                               .nodes = joined->nodes,
                                               .epoch = domain->job.epoch,
                                               .job = domain->job.id,
-                                              .host = member->host};
+                                              .host = member->host,
+                                              .trace_bytes = domain->settings.trace_bytes};
     domain->activity.recorder = gyre_recorder_create(&identity);
     gyre_recorder_note_comm(domain->activity.recorder, 0, joined->n, joined->rank);
     gyre_recorder_dump_on_signal(domain->activity.recorder);

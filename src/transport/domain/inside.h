@@ -71,6 +71,7 @@ struct gyre_domain_settings {
     char root[256];
     int64_t join_timeout_ms, timeout_ms, dead_time_ms;
     int64_t connections, links_at_once;
+    uint64_t trace_bytes; /* of the file in GYRE_TRACE */
     uint16_t port_low, port_high;
     const char *poller;
     bool bare_payload; /* TCP sums frames' headers only */

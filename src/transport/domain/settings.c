@@ -126,6 +126,18 @@ static int read_time(const char *name, int given, int64_t fallback, int64_t *out
     return gyre_env_duration_ms(name, out, trouble);
 }
 
+static int read_trace_size(struct gyre_domain_settings *settings, struct gyre_trouble *trouble)
+{
+    settings->trace_bytes = GYRE_TRACE_BYTES;
+    int status = gyre_env_size("GYRE_TRACE_SIZE", &settings->trace_bytes, trouble);
+    if (!status && (settings->trace_bytes < GYRE_TRACE_BYTES_LEAST ||
+                    settings->trace_bytes > GYRE_TRACE_BYTES_MOST))
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "GYRE_TRACE_SIZE is %llu bytes: expected 64K to 4G",
+                                (unsigned long long)settings->trace_bytes);
+    return status;
+}
+
 int gyre_domain_settings_read(const struct gyre_options *user,
                               struct gyre_domain_settings *settings, struct gyre_trouble *trouble)
 {
@@ -145,6 +157,7 @@ int gyre_domain_settings_read(const struct gyre_options *user,
         (status = read_poller(settings, trouble)) || (status = read_failover(settings, trouble)) ||
         (status = read_sums(settings, trouble)) || (status = read_security(settings, trouble)) ||
         (status = read_renewal(settings, trouble)) ||
+        (status = read_trace_size(settings, trouble)) ||
         (status = gyre_ports_read(&settings->port_low, &settings->port_high, trouble)))
         return status;
     if ((status = read_time("GYRE_JOIN_TIMEOUT", user ? user->join_timeout_ms : 0, 300000,

@@ -10,6 +10,7 @@ uint16_t gyre_recorder_add_way(struct gyre_recorder *recorder, const char *name)
         return GYRE_BY_ROUNDS;
     recorder->way_name[recorder->ways] = name;
     snprintf(recorder->head->way[recorder->ways], sizeof recorder->head->way[0], "%s", name);
+    gyre_trace_copy_tables(recorder->trace, recorder->head);
     return (uint16_t)recorder->ways++;
 }
 
@@ -21,6 +22,7 @@ void gyre_recorder_note_comm(struct gyre_recorder *recorder, uint32_t name, uint
         if (comm->made && comm->name != name)
             continue;
         *comm = (struct gyre_record_comm){name, n, rank, 1};
+        gyre_trace_copy_tables(recorder->trace, recorder->head);
         return;
     }
 }

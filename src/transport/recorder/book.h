@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "transport/recorder/record.h"
 #include "transport/recorder/ticks.h"
+#include "transport/recorder/trace.h"
 
 #include <stddef.h>
 
@@ -25,7 +26,8 @@ enum gyre_record_way {
 struct gyre_recorder {
     struct gyre_record_head *head;
     struct gyre_call_record *ring;
-    uint64_t number; /* of the last record */
+    uint64_t number;          /* of the last record */
+    struct gyre_trace *trace; /* NULL: none is written */
     const char *way_name[GYRE_RECORD_WAYS];
     uint32_t ways;
     uint64_t beat_at;
@@ -54,6 +56,8 @@ static inline uint16_t gyre_recorder_way(struct gyre_recorder *recorder, const c
 struct gyre_record_place {
     struct gyre_call_record *at; /* NULL: none */
     uint64_t number;
+    struct gyre_trace *trace; /* NULL: none is written */
+    uint64_t event;           /* of the trace: the call */
 };
 
 struct gyre_record_call {
@@ -68,10 +72,25 @@ static inline void gyre_record_prefetch(const struct gyre_recorder *recorder)
     __builtin_prefetch(&recorder->ring[(recorder->number + 1) % GYRE_RECORDS], 1);
 }
 
+/* Writes a call into the trace. */
+static inline uint64_t gyre_record_trace_call(struct gyre_trace *trace,
+                                              const struct gyre_record_call *call, uint64_t called)
+{
+    const struct gyre_trace_event event = {.begin = called,
+                                           .sequence = call->sequence,
+                                           .signature = call->signature,
+                                           .size = call->count,
+                                           .comm = call->comm,
+                                           .peer = GYRE_RECORD_NOBODY,
+                                           .way = call->way,
+                                           .kind = GYRE_EVENT_CALL};
+    return gyre_trace_put(trace, &event);
+}
+
 static inline struct gyre_record_place gyre_record_call(struct gyre_recorder *recorder,
                                                         const struct gyre_record_call *call)
 {
-    struct gyre_record_place place = {NULL, 0};
+    struct gyre_record_place place = {0};
     if (!recorder)
         return place;
     place.number = ++recorder->number;
@@ -89,6 +108,10 @@ static inline struct gyre_record_place gyre_record_call(struct gyre_recorder *re
     place.at->way = call->way;
     place.at->status = 0;
     atomic_store_explicit(&place.at->number, place.number, memory_order_release);
+    if (recorder->trace) {
+        place.trace = recorder->trace;
+        place.event = gyre_record_trace_call(place.trace, call, place.at->called);
+    }
     return place;
 }
 
@@ -114,6 +137,9 @@ static inline void gyre_record_waits(struct gyre_record_place place, uint32_t ra
     struct gyre_call_record *record = gyre_record_at(place);
     if (record && rank != GYRE_RECORD_NOBODY)
         record->waits_on = rank;
+    struct gyre_trace_event *event = place.trace ? gyre_trace_at(place.trace, place.event) : NULL;
+    if (event && rank != GYRE_RECORD_NOBODY)
+        event->peer = rank;
 }
 
 /* An operation that failed with its job has not ended: its record goes on waiting. */
@@ -125,6 +151,32 @@ static inline void gyre_record_ended(struct gyre_record_place place, int status)
     record->status = (int16_t)status;
     if (!status)
         record->ended = gyre_ticks();
+    if (place.trace && !status)
+        gyre_trace_end(place.trace, place.event);
+}
+
+/* -- steps of an operation, in its trace ------------------------------------------------------- */
+
+/* The time at which a step begins; 0: none is traced. */
+static inline uint64_t gyre_record_step_time(const struct gyre_record_place *place)
+{
+    return place->trace ? gyre_ticks() : 0;
+}
+
+/* Writes a step of a traced operation, and returns its number. `step` lacks what the call's record
+ * says; where 4,096 calls have come since, that is lost, and nothing is written: 0. */
+static inline uint64_t gyre_record_step(const struct gyre_record_place *place,
+                                        const struct gyre_trace_event *step)
+{
+    const struct gyre_call_record *call = gyre_record_at(*place);
+    struct gyre_trace_event event = *step;
+    if (!call)
+        return 0;
+    event.sequence = call->sequence;
+    event.signature = call->signature;
+    event.comm = call->comm;
+    event.way = call->way;
+    return gyre_trace_put(place->trace, &event);
 }
 
 #endif

@@ -102,6 +102,7 @@ struct gyre_recorder *gyre_recorder_create(const struct gyre_recorder_identity *
     for (uint32_t i = 0; i < GYRE_BY_FIRST_NAMED; i++)
         gyre_recorder_add_way(recorder, first[i]);
     fill_head(recorder->head, identity);
+    recorder->trace = gyre_trace_create(recorder->head, identity->trace_bytes);
     return recorder;
 }
 
@@ -111,6 +112,7 @@ void gyre_recorder_destroy(struct gyre_recorder *recorder)
         return;
     gyre_recorder_end(recorder, 0, GYRE_RECORD_NOBODY, NULL);
     gyre_recorder_ignore_signal(recorder);
+    gyre_trace_destroy(recorder->trace);
     gyre_device_of(GYRE_MEMORY_HOST)->free(&recorder->region);
     free(recorder);
 }
@@ -144,6 +146,7 @@ void gyre_recorder_beat(struct gyre_recorder *recorder, uint64_t now)
     atomic_fetch_add_explicit(&recorder->head->beat, 1, memory_order_acq_rel);
     write_clocks(recorder);
     atomic_fetch_add_explicit(&recorder->head->beat, 1, memory_order_release);
+    gyre_trace_copy_beat(recorder->trace, recorder->head);
 }
 
 void gyre_recorder_end(struct gyre_recorder *recorder, int status, uint32_t rank, const char *story)
@@ -158,4 +161,5 @@ void gyre_recorder_end(struct gyre_recorder *recorder, int status, uint32_t rank
     head->failed_rank = rank;
     snprintf(head->story, sizeof head->story, "%s", story ? story : "");
     atomic_fetch_add_explicit(&head->beat, 1, memory_order_release);
+    gyre_trace_copy_beat(recorder->trace, head);
 }

@@ -12,6 +12,7 @@ struct gyre_recorder_identity {
     uint32_t rank, n, node, nodes, epoch;
     const uint8_t *job; /* 16 bytes */
     const char *host;
+    uint64_t trace_bytes; /* of the file of a trace, where GYRE_TRACE asks for one */
 };
 
 /* NULL: no shared memory; the job goes on without records. */

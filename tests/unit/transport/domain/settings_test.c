@@ -10,7 +10,7 @@ static const char *const variables[] = {
     "GYRE_TRANSPORT",  "GYRE_INTERFACE",    "GYRE_DEVICES",         "GYRE_TCP_POLLER",
     "GYRE_TCP_SUMS",   "GYRE_TCP_SECURITY", "GYRE_TCP_CONNECTIONS", "GYRE_RDMA_FAILOVER",
     "GYRE_PORT_RANGE", "GYRE_JOIN_TIMEOUT", "GYRE_TIMEOUT",         "GYRE_DEAD_TIME",
-    "GYRE_TCP_RENEW",
+    "GYRE_TCP_RENEW",  "GYRE_TRACE_SIZE",
 };
 
 static struct gyre_domain_settings settings;
@@ -51,6 +51,7 @@ static void defaults_hold(void **state)
     assert_int_equal(settings.join_timeout_ms, 300000);
     assert_int_equal(settings.timeout_ms, 1800000);
     assert_int_equal(settings.dead_time_ms, 10000);
+    assert_int_equal(settings.trace_bytes, 16 << 20);
 }
 
 static void every_variable_is_heard(void **state)
@@ -85,6 +86,8 @@ static void every_variable_is_heard(void **state)
     assert_int_equal(settings.timeout_ms, 8000);
     read_with("GYRE_DEAD_TIME", "900ms");
     assert_int_equal(settings.dead_time_ms, 900);
+    read_with("GYRE_TRACE_SIZE", "64K");
+    assert_int_equal(settings.trace_bytes, 64 << 10);
 }
 
 static void options_come_before_the_environment(void **state)
@@ -118,7 +121,8 @@ static void nonsense_is_refused_by_name(void **state)
         {"GYRE_TCP_CONNECTIONS", "two"}, {"GYRE_RDMA_FAILOVER", "udp"},
         {"GYRE_PORT_RANGE", "9-8"},      {"GYRE_JOIN_TIMEOUT", "0s"},
         {"GYRE_TIMEOUT", "soon"},        {"GYRE_DEAD_TIME", "-1s"},
-        {"GYRE_TCP_RENEW", "yes"},
+        {"GYRE_TCP_RENEW", "yes"},       {"GYRE_TRACE_SIZE", "63K"},
+        {"GYRE_TRACE_SIZE", "5G"},       {"GYRE_TRACE_SIZE", "much"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
