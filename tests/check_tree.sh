@@ -33,8 +33,8 @@ cd "$(dirname "$0")/.." || exit 1
 rooms() {
     cat <<'END'
 cli                      base knobs cli/check cli/doctor cli/inspect cli/plan cli/predict cli/show
-                         cli/train cli/tune data/files/cut_short.h launch transport/job/job.h
-                         transport/link/words.h
+                         cli/trace cli/train cli/tune data/files/cut_short.h launch
+                         transport/job/job.h transport/link/words.h
 cli/check                base cli cli/show/page collectives/algorithms/table.h
                          collectives/comm/planned.h collectives/prove collectives/schedule
                          data/files
@@ -56,6 +56,8 @@ cli/show                 base knobs cli cli/show/page collectives/algorithms/tab
                          transport/link/words.h
 cli/show/page            base collectives/prove collectives/schedule
 cli/why                  base cli transport/recorder transport/stream/signature.h
+cli/trace                base cli data/files transport/recorder
+                         transport/stream/signature.h
 cli/train                base base/machine cli launch report train
 cli/tune                 base base/disk base/machine cli collectives/algorithms/table.h
                          collectives/choose collectives/schedule data/files

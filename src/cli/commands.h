@@ -15,6 +15,7 @@ int gyre_cli_plan(char **argv);
 int gyre_cli_why(char **argv);
 int gyre_cli_top(char **argv);
 int gyre_cli_dump(char **argv);
+int gyre_cli_trace(char **argv);
 
 /* The part of `gyre show` whose first word is a file: a schedule of the user's own. */
 int gyre_cli_show_file(char **argv);

@@ -35,6 +35,7 @@ static const struct command commands[] = {
     {"why", gyre_cli_why, "say why a job stands still, has failed or is slow"},
     {"top", gyre_cli_top, "show the ranks of a job that runs, once a second"},
     {"dump", gyre_cli_dump, "print the last operations of every rank as JSON"},
+    {"trace", gyre_cli_trace, "show when each lane of a job's ranks moved, folded and waited"},
     {"help", help, "this page; `gyre help COMMAND` for one command"},
     {"version", version, "the version of this tool"},
 };
