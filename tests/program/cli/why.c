@@ -4,7 +4,7 @@
  * at a call that a seed draws. Each of five faults is planted once, on 2 to 5 ranks; with
  * GYRE_TEST_FAULTS=N in the environment there are N more of them, on 2 to 16 ranks, and the shares
  * that were named rightly are printed. A rank that shares its core, and a slow link, are not
- * planted: what other programs do here would decide. */
+ * planted: what other programs do here would decide. SIGUSR2 goes to a rank that stands still. */
 #include "rig/launch_rig.h"
 #include "rig/test.h"
 
@@ -62,10 +62,19 @@ static int make_hurt_call(struct gyre_comm *comm, const struct plant *plant)
     return make_call(comm, plant->call + (plant->fault == ORDER), plant->fault == COUNT);
 }
 
+static void tell_own_handler(int number)
+{
+    (void)number;
+    if (write(STDOUT_FILENO, "handler of its own\n", 19) != 19)
+        _exit(1);
+}
+
 static int be_rank(char **word)
 {
     struct plant plant = {(enum fault)atoi(word[0]), atoi(word[1]), atoi(word[2]), atoi(word[3])};
     struct gyre_comm *comm;
+    if (getenv("OWN_HANDLER"))
+        signal(SIGUSR2, tell_own_handler);
     int status = gyre_init(&comm, NULL);
     if (status)
         return 1;
@@ -271,6 +280,63 @@ static void top_shows_a_living_job(void **state)
     rig_end(&job);
 }
 
+/* -- SIGUSR2 ----------------------------------------------------------------------------------- */
+
+static int count_dumps(void)
+{
+    int found = 0;
+    const struct dirent *entry;
+    DIR *dumps = opendir(folder);
+    assert_non_null(dumps);
+    while ((entry = readdir(dumps)))
+        found += entry->d_name[0] != '.';
+    closedir(dumps);
+    return found;
+}
+
+/* Starts two ranks of which the second stands still in the middle, and signals that one. */
+static void signal_a_rank_that_stands_still(void)
+{
+    const struct plant plant = {MISSING, 2, 1, 21};
+    empty_folder();
+    setenv("GYRE_DEAD_TIME", "0", 1);
+    start_job(&plant);
+    rig_wait_for(&job, "victim ");
+    kill(atoi(strstr(job.out_text, "victim ") + 7), SIGUSR2);
+}
+
+static void sigusr2_dumps_a_rank_that_goes_on(void **state)
+{
+    (void)state;
+    signal_a_rank_that_stands_still();
+    for (bool there = false; !there;) {
+        rig_run(&asked, NULL, (const char *const[]){"dump", folder, NULL});
+        there = rig_has(asked.out_text, "\"number\":20,\"call\":\"barrier\"");
+        if (there)
+            assert_true(rig_has(asked.out_text, "\"record\":\"rank\",\"rank\":1,\"n\":2"));
+        if (there)
+            assert_true(rig_has(asked.out_text, "\"state\":\"runs\""));
+        rig_end(&asked);
+        usleep(20000);
+    }
+    assert_int_equal(count_dumps(), 1);
+    assert_int_equal(job.code, -1);
+    end_living();
+    rig_end(&job);
+}
+
+static void a_handler_of_the_programs_own_is_left_alone(void **state)
+{
+    (void)state;
+    setenv("OWN_HANDLER", "1", 1);
+    signal_a_rank_that_stands_still();
+    unsetenv("OWN_HANDLER");
+    rig_wait_for(&job, "handler of its own");
+    assert_int_equal(count_dumps(), 0);
+    end_living();
+    rig_end(&job);
+}
+
 /* -- many -------------------------------------------------------------------------------------- */
 
 static uint32_t drawn = 1;
@@ -317,6 +383,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(torn_dumps_are_told_and_the_rest_is_used),
         cmocka_unit_test(who_does_not_exist_is_said),
         cmocka_unit_test(top_shows_a_living_job),
+        cmocka_unit_test(sigusr2_dumps_a_rank_that_goes_on),
+        cmocka_unit_test(a_handler_of_the_programs_own_is_left_alone),
         cmocka_unit_test(many_faults_are_named),
     };
     if (argc == 5)
