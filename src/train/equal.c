@@ -119,6 +119,8 @@ static void put_dataset(struct gyre_lines *lines, const char *name, const struct
                    name, set->samples, set->features, gyre_dataset_hash(set));
 }
 
+enum { SUMMED = 4096 }; /* numbers of the optimiser's state at once */
+
 static uint32_t sum_of_weights(const struct gyre_replica *replica)
 {
     uint32_t sum = 0;
@@ -157,24 +159,39 @@ int gyre_train_compare_data(struct gyre_train *t)
 
 /* -- weights ----------------------------------------------------------------------------------- */
 
-/* Of all that a step goes on from: values, running means, the optimiser's state, the loss scale. */
-static uint32_t sum_of_state(const struct gyre_replica *r)
+static int add_optimizer(const struct gyre_optimizer *optimizer, uint32_t *sum,
+                         struct gyre_trouble *trouble)
 {
-    const struct gyre_optimizer *optimizer = r->optimizer;
-    uint32_t sum = sum_of_weights(r);
-    for (int b = 0; b < r->buffers; b++)
-        sum = gyre_crc32c(sum, r->buffer[b]->value,
-                          r->buffer[b]->count *
-                              (r->buffer[b]->whole ? sizeof(int64_t) : sizeof(float)));
+    float room[SUMMED];
+    int status = 0;
     for (int s = 0; optimizer && s < optimizer->states; s++)
-        sum = gyre_crc32c(sum, optimizer->state[s], optimizer->count * sizeof(float));
-    return gyre_crc32c(sum, &r->scaler, sizeof r->scaler);
+        for (size_t at = 0; !status && at < optimizer->count; at += SUMMED) {
+            const size_t left = optimizer->count - at, count = left < SUMMED ? left : SUMMED;
+            status = gyre_optimizer_read(optimizer, s, at, count, room, trouble);
+            *sum = gyre_crc32c(*sum, room, count * sizeof *room);
+        }
+    return status;
+}
+
+/* Of all that a step goes on from: values, running means, the optimiser's state, the loss scale. */
+static int sum_of_state(const struct gyre_replica *r, uint32_t *sum, struct gyre_trouble *trouble)
+{
+    *sum = sum_of_weights(r);
+    for (int b = 0; b < r->buffers; b++)
+        *sum = gyre_crc32c(*sum, r->item[r->parameters + b].value,
+                           r->buffer[b]->count *
+                               (r->buffer[b]->whole ? sizeof(int64_t) : sizeof(float)));
+    int status = add_optimizer(r->optimizer, sum, trouble);
+    *sum = gyre_crc32c(*sum, &r->scaler, sizeof r->scaler);
+    return status;
 }
 
 int gyre_train_compare_state(struct gyre_train *t)
 {
-    uint32_t mine = sum_of_state(&t->replica), *all = calloc((size_t)t->n, sizeof *all);
-    int status = all ? gyre_all_gather(t->comm, &mine, all, 1, GYRE_U32) : -ENOMEM;
+    uint32_t mine, *all = calloc((size_t)t->n, sizeof *all);
+    int status = all ? sum_of_state(&t->replica, &mine, t->trouble) : -ENOMEM;
+    if (!status)
+        status = gyre_all_gather(t->comm, &mine, all, 1, GYRE_U32);
     int other = 0;
     for (int rank = 1; !status && !other && rank < t->n; rank++)
         other = all[rank] != all[0] ? rank : 0;

@@ -157,7 +157,7 @@ int gyre_train_catch_up(struct gyre_train *t)
     if (!status)
         status = share_position(t, from);
     if (!status)
-        status = gyre_replica_follow(&t->replica, from);
+        status = gyre_replica_follow(&t->replica, from, t->trouble);
     gyre_train_keep_running(t);
     if (!status)
         status = gyre_train_compare_state(t);

@@ -89,16 +89,16 @@ static int examine_optimizer(struct gyre_bound *bound, struct gyre_run_pass *pas
 static int collect_optimizer(struct gyre_bound *bound, struct gyre_run_pass *pass)
 {
     struct bound_optimizer *b = (struct bound_optimizer *)bound;
-    return gyre_replica_collect_states(b->replica, &b->states);
+    return gyre_replica_collect_states(b->replica, &b->states, &pass->trouble);
 }
 
 /* To the optimiser, or to whoever makes it. */
-static int give_states(struct bound_optimizer *b)
+static int give_states(struct bound_optimizer *b, struct gyre_trouble *trouble)
 {
     struct gyre_replica *r = b->replica;
     if (r->optimizer) {
         r->optimizer->steps = b->steps;
-        return gyre_replica_spread_states(r, &b->states);
+        return gyre_replica_spread_states(r, &b->states, trouble);
     }
     gyre_whole_states_free(&r->resumed);
     r->resumed = b->states;
@@ -123,7 +123,7 @@ static int give_optimizer(struct gyre_bound *bound, struct gyre_run_pass *pass)
         scaler->growth_tracker = (int32_t)whole[1];
         scaler->scale = (float)b->scale;
     }
-    return give_states(b);
+    return give_states(b, &pass->trouble);
 }
 
 static void release_optimizer(struct gyre_bound *bound)

@@ -105,6 +105,22 @@ void gyre_optimizer_destroy(struct gyre_optimizer *optimizer)
     free(optimizer);
 }
 
+/* -- state, seen from the host ----------------------------------------------------------------- */
+
+int gyre_optimizer_read(const struct gyre_optimizer *optimizer, int state, size_t first,
+                        size_t count, float *to, struct gyre_trouble *trouble)
+{
+    return optimizer->on->table->get(optimizer->on, to, optimizer->state[state] + first,
+                                     count * sizeof(float), trouble);
+}
+
+int gyre_optimizer_write(struct gyre_optimizer *optimizer, int state, size_t first, size_t count,
+                         const float *from, struct gyre_trouble *trouble)
+{
+    return optimizer->on->table->put(optimizer->on, optimizer->state[state] + first, from,
+                                     count * sizeof(float), trouble);
+}
+
 /* -- steps ------------------------------------------------------------------------------------- */
 
 void gyre_optimizer_begin(struct gyre_optimizer *optimizer, double rate)

@@ -56,6 +56,13 @@ int gyre_optimizer_create(struct gyre_optimizer **optimizer, struct gyre_process
                           struct gyre_trouble *trouble);
 void gyre_optimizer_destroy(struct gyre_optimizer *optimizer); /* takes NULL */
 
+/* Numbers `first` to `first + count` of a state, to and from host memory. Waits for the processor;
+ * its failure is told in `trouble`. */
+int gyre_optimizer_read(const struct gyre_optimizer *optimizer, int state, size_t first,
+                        size_t count, float *to, struct gyre_trouble *trouble);
+int gyre_optimizer_write(struct gyre_optimizer *optimizer, int state, size_t first, size_t count,
+                         const float *from, struct gyre_trouble *trouble);
+
 /* Begins a step: counts it and works out its constants. */
 void gyre_optimizer_begin(struct gyre_optimizer *optimizer, double rate);
 

@@ -18,16 +18,16 @@ int gyre_replica_allocate_states(const struct gyre_replica *replica,
                                  struct gyre_whole_states *states);
 
 /* Brings all states to rank 0; what replica->resumed holds, where the optimiser is not made yet.
- * Collective. The communicator's status. */
+ * Collective. A failure without a story in `trouble` is the communicator's, as below. */
 int gyre_replica_collect_states(const struct gyre_replica *replica,
-                                struct gyre_whole_states *states);
+                                struct gyre_whole_states *states, struct gyre_trouble *trouble);
 
 /* Gives every rank its pieces of rank 0's states, for the optimiser that it has. Collective. */
-int gyre_replica_spread_states(struct gyre_replica *replica,
-                               const struct gyre_whole_states *states);
+int gyre_replica_spread_states(struct gyre_replica *replica, const struct gyre_whole_states *states,
+                               struct gyre_trouble *trouble);
 
 /* Gives all ranks the optimiser's state and the loss scale of that rank. The replica is not
  * sharded, and each rank has made its optimiser. Collective. */
-int gyre_replica_follow(struct gyre_replica *replica, int rank);
+int gyre_replica_follow(struct gyre_replica *replica, int rank, struct gyre_trouble *trouble);
 
 #endif

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 
 /* Gives the optimiser the state that it was to have. */
-static int resume_optimizer(struct gyre_replica *r)
+static int resume_optimizer(struct gyre_replica *r, struct gyre_trouble *trouble)
 {
     r->optimizer->steps = r->resumed_steps;
-    int status = r->resumed.room ? gyre_replica_spread_states(r, &r->resumed) : 0;
+    int status = r->resumed.room ? gyre_replica_spread_states(r, &r->resumed, trouble) : 0;
     gyre_whole_states_free(&r->resumed);
     return status;
 }
@@ -31,7 +31,7 @@ int gyre_replica_make_optimizer(struct gyre_replica *r, struct gyre_trouble *tro
     }
     int status = gyre_optimizer_create(&r->optimizer, gyre_replica_optimizer_processor(r),
                                        &r->settings, range, trouble);
-    return status ? status : resume_optimizer(r);
+    return status ? status : resume_optimizer(r, trouble);
 }
 
 static int step_pieces(struct gyre_replica *r, double rate, double factor)
