@@ -170,8 +170,8 @@ static void bytes_one_at_a_time(void **state)
     link_finish(run);
 }
 
-/* 4.1 GiB through one pipe, and one connection where a pipe has several: no counter on the way has 32
- * bits. Seconds, but for sanitizers and for a bench whose counters another one counts. */
+/* 4.1 GiB through one pipe, and one connection where a pipe has several: no counter on the way has
+ * 32 bits. Seconds, but for sanitizers and for a bench whose counters another one counts. */
 static void beyond_four_gigabytes(void **state)
 {
     enum { LENGTH = 32 << 20, TURNS = 132 };
