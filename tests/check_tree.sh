@@ -66,7 +66,7 @@ launch                   base base/disk base/machine launch/children transport/j
 launch/children          base base/machine transport/net
 train                    base checkpoint checkpoint/run data device/device.h model/learning
                          model/network model/nets report sampler base/machine ddp/agreement.h
-                         trained
+                         ddp/engine.h trained
 trained                  base checkpoint data model/learning model/network model/nets
 report                   base base/disk
 checkpoint/run           base checkpoint ddp/agreement.h ddp/engine.h model/network sampler/order.h

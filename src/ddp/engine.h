@@ -19,6 +19,9 @@ uint32_t gyre_ddp_items(const struct gyre_ddp *ddp, const struct gyre_ddp_item *
 
 struct gyre_comm *gyre_ddp_comm(const struct gyre_ddp *ddp);
 
+/* Whether the next begin compares the values of all ranks. */
+bool gyre_ddp_compares_next(const struct gyre_ddp *ddp);
+
 bool gyre_ddp_in_step(const struct gyre_ddp *ddp); /* between begin and wait */
 
 #endif

@@ -30,11 +30,11 @@ static int compare_now(struct gyre_ddp *ddp)
     return gyre_ddp_fail(ddp, status);
 }
 
-static int compare_if_due(struct gyre_ddp *ddp)
+bool gyre_ddp_compares_next(const struct gyre_ddp *ddp)
 {
     int every = ddp->options.compare_every;
     bool due = every > 0 && ddp->steps && ddp->steps % (uint64_t)every == 0;
-    return due && !ddp->adds ? compare_now(ddp) : 0;
+    return due && !ddp->adds;
 }
 
 int gyre_ddp_compare(struct gyre_ddp *ddp)
@@ -65,7 +65,7 @@ int gyre_ddp_begin(struct gyre_ddp *ddp, uint64_t samples)
         return ddp->failed;
     if (ddp->open)
         return gyre_refuse("gyre_ddp_begin: the step before was not ended by gyre_ddp_wait()");
-    int status = compare_if_due(ddp);
+    int status = gyre_ddp_compares_next(ddp) ? compare_now(ddp) : 0;
     if (status)
         return status;
     struct gyre_ddp_note *own = gyre_ddp_own_note(ddp);

@@ -189,7 +189,9 @@ static int sum_of_state(const struct gyre_replica *r, uint32_t *sum, struct gyre
 int gyre_train_compare_state(struct gyre_train *t)
 {
     uint32_t mine, *all = calloc((size_t)t->n, sizeof *all);
-    int status = all ? sum_of_state(&t->replica, &mine, t->trouble) : -ENOMEM;
+    int status = all ? gyre_replica_values_home(&t->replica, t->trouble) : -ENOMEM;
+    if (!status)
+        status = sum_of_state(&t->replica, &mine, t->trouble);
     if (!status)
         status = gyre_all_gather(t->comm, &mine, all, 1, GYRE_U32);
     int other = 0;
@@ -208,7 +210,9 @@ int gyre_train_compare_state(struct gyre_train *t)
 
 int gyre_train_compare_weights(struct gyre_train *t)
 {
-    int status = gyre_ddp_compare(t->replica.ddp);
+    int status = gyre_replica_values_home(&t->replica, t->trouble);
+    if (!status)
+        status = gyre_ddp_compare(t->replica.ddp);
     t->common |= status == GYRE_CORRUPT;
     return gyre_train_explain(t, status);
 }

@@ -244,6 +244,7 @@ int gyre_train_make_engine(struct gyre_train *t)
     options.look = GYRE_DDP_LOOK_NONE; /* the replica asks */
     options.compare_every = (int)o->compare_every;
     int status = gyre_replica_join(&t->replica, t->comm, &options);
+    gyre_replica_reside(&t->replica);
     return gyre_train_explain(t, status);
 }
 

@@ -37,7 +37,9 @@ int gyre_replica_save(struct gyre_replica *r, const char *path, struct gyre_trou
         return gyre_trouble_set(trouble, -ENOMEM, "%s: no memory to list tensors", path);
     gyre_replica_bind(r);
     gyre_replica_list(r, tensor);
-    int status = gyre_safetensors_write(path, tensor, (uint64_t)items(r), NULL, 0, trouble);
+    int status = gyre_replica_values_home(r, trouble);
+    if (!status)
+        status = gyre_safetensors_write(path, tensor, (uint64_t)items(r), NULL, 0, trouble);
     free(tensor);
     return status;
 }
@@ -90,6 +92,7 @@ static void take_file(struct gyre_replica *r, const struct gyre_safetensors *fil
         const struct gyre_stored_tensor *found = gyre_safetensors_find(file, r->item[i].name);
         memcpy(r->item[i].value, found->data, found->bytes);
     }
+    gyre_replica_values_written(r);
 }
 
 int gyre_replica_take(struct gyre_replica *r, const struct gyre_safetensors *file, const char *path,

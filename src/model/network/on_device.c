@@ -97,6 +97,44 @@ void gyre_on_device_bind(struct gyre_on_device *d, int i, void *value)
     }
 }
 
+/* -- whose values ------------------------------------------------------------------------------ */
+
+void gyre_on_device_reside(struct gyre_on_device *d)
+{
+    d->resident = d->host_newer = d->on != NULL;
+}
+
+int gyre_on_device_values_home(struct gyre_on_device *d, struct gyre_trouble *trouble)
+{
+    int status = 0;
+    for (int p = 0; !status && d->device_newer && p < d->parameters; p++)
+        status = d->on->table->get(d->on, d->value[p], d->there[p],
+                                   d->parameter[p]->count * sizeof(float), trouble);
+    d->device_newer = d->device_newer && status;
+    return status;
+}
+
+void gyre_on_device_values_written(struct gyre_on_device *d)
+{
+    d->host_newer = d->resident;
+    d->device_newer = false;
+}
+
+void gyre_on_device_updated(struct gyre_on_device *d)
+{
+    d->device_newer = d->resident;
+}
+
+static int values_there(struct gyre_on_device *d, struct gyre_trouble *trouble)
+{
+    int status = 0;
+    for (int p = 0; !status && p < d->parameters; p++)
+        status = d->on->table->put(d->on, d->there[p], d->value[p],
+                                   d->parameter[p]->count * sizeof(float), trouble);
+    d->host_newer = status != 0;
+    return status;
+}
+
 /* -- a pass ------------------------------------------------------------------------------------ */
 
 int gyre_on_device_begin(struct gyre_on_device *d, const float **x, size_t samples,
@@ -105,9 +143,8 @@ int gyre_on_device_begin(struct gyre_on_device *d, const float **x, size_t sampl
     int status = 0;
     if (!d->on)
         return 0;
-    for (int p = 0; !status && p < d->parameters; p++)
-        status = d->on->table->put(d->on, d->parameter[p]->value, d->value[p],
-                                   d->parameter[p]->count * sizeof(float), trouble);
+    if (!d->resident || d->host_newer)
+        status = values_there(d, trouble);
     for (int b = 0; !status && b < d->buffers; b++)
         status = d->on->table->put(d->on, d->buffer[b]->value, d->value[d->parameters + b],
                                    buffer_size(d->buffer[b]), trouble);

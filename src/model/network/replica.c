@@ -129,13 +129,34 @@ int gyre_replica_join(struct gyre_replica *r, struct gyre_comm *comm,
     return 0;
 }
 
-int gyre_replica_regroup(struct gyre_replica *r, struct gyre_comm *comm)
+int gyre_replica_regroup(struct gyre_replica *r, struct gyre_comm *comm,
+                         struct gyre_trouble *trouble)
 {
     r->comm = comm;
-    int status = gyre_ddp_regroup(r->ddp, comm, NULL);
+    int status = gyre_replica_values_home(r, trouble);
     if (!status)
-        gyre_replica_bind(r);
-    return status;
+        status = gyre_ddp_regroup(r->ddp, comm, NULL);
+    if (status)
+        return status;
+    gyre_replica_bind(r);
+    gyre_replica_values_written(r);
+    return 0;
+}
+
+void gyre_replica_reside(struct gyre_replica *r)
+{
+    if (!r->sharded)
+        gyre_on_device_reside(&r->device);
+}
+
+int gyre_replica_values_home(struct gyre_replica *r, struct gyre_trouble *trouble)
+{
+    return gyre_on_device_values_home(&r->device, trouble);
+}
+
+void gyre_replica_values_written(struct gyre_replica *r)
+{
+    gyre_on_device_values_written(&r->device);
 }
 
 static int place_of_parameter(const struct gyre_replica *r, const struct gyre_parameter *parameter)
@@ -220,7 +241,7 @@ int gyre_replica_predict(struct gyre_replica *r, const float *x, size_t samples,
 
 struct gyre_processor *gyre_replica_optimizer_processor(const struct gyre_replica *r)
 {
-    return r->device.on ? r->device.host : gyre_model_processor(r->model);
+    return r->device.on && !r->device.resident ? r->device.host : gyre_model_processor(r->model);
 }
 
 int gyre_replica_take_loss(struct gyre_replica *r, struct gyre_loss *loss,

@@ -72,15 +72,23 @@ same "--preset wine --epochs 2 --ranks 3 --sharded --accumulate 2 --batch 5"
 same "--data digits:test --model convnet --epochs 1 --batch 72 --ranks 2 --sync-batch-norm \
     --precision bf16"
 same "--preset wine --epochs 2 --precision f16"
+same "--preset wine --epochs 3 --ranks 2 --optimizer sgd --momentum 0.9 --compare-every 1"
 
-# A run goes on where it ended, on the other kind.
+# A run goes on where it ended, on the other kind: there, and back.
 rm -rf "$folder/one" "$folder/two"
-"$tool" train --preset wine --epochs 4 --device cpu --save "$folder/one" >"$folder/out" 2>&1 ||
-    failed=1
-"$tool" train --preset wine --epochs 2 --device cuda --save "$folder/two" >"$folder/out" 2>&1 ||
-    failed=1
-"$tool" train --preset wine --epochs 4 --device cpu --save "$folder/two" --resume \
-    >"$folder/out" 2>&1 || failed=1
+train() { # folder, epochs, device, other options
+    saved=$1 epochs=$2 device=$3
+    shift 3
+    "$tool" train --preset wine --optimizer adam --epochs "$epochs" --device "$device" \
+        --save "$folder/$saved" "$@" >"$folder/out" 2>&1 || {
+        echo "failed: $epochs epochs on $device: $(tail -n 2 "$folder/out")"
+        failed=1
+    }
+}
+train one 6 cpu
+train two 2 cuda
+train two 4 cpu --resume
+train two 6 cuda --resume
 cmp "$(newest "$folder/one")" "$(newest "$folder/two")" || failed=1
 
 refused "device" "--preset wine --device gpu"
