@@ -12,14 +12,16 @@ int gyre_loss_meter_init(struct gyre_loss_meter *meter, struct gyre_processor *o
     const size_t targets = width * sizeof(float),
                  row = targets > sizeof(int64_t) ? targets : sizeof(int64_t);
     *meter = (struct gyre_loss_meter){.on = on, .width = width};
-    meter->tally = on->table->alloc(on, sizeof *meter->tally);
+    meter->tally = gyre_processor_alloc(on, sizeof *meter->tally, trouble, "a loss");
     if (on->table->memory != GYRE_MEMORY_HOST) {
-        meter->wanted = on->table->alloc(on, batch * row);
-        meter->terms = on->table->alloc(on, 2 * batch * sizeof *meter->terms);
+        meter->wanted =
+            gyre_processor_alloc(on, batch * row, trouble, "labels of %zu samples", batch);
+        meter->terms = gyre_processor_alloc(on, 2 * batch * sizeof *meter->terms, trouble,
+                                            "the losses of %zu samples", batch);
     }
     if (meter->tally && (on->table->memory == GYRE_MEMORY_HOST || (meter->wanted && meter->terms)))
         return 0;
-    return gyre_trouble_set(trouble, -ENOMEM, "no memory for the labels of %zu samples", batch);
+    return -ENOMEM;
 }
 
 void gyre_loss_meter_deinit(struct gyre_loss_meter *meter)

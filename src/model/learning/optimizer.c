@@ -85,7 +85,9 @@ int gyre_optimizer_create(struct gyre_optimizer **out, struct gyre_processor *on
     optimizer->count = count;
     optimizer->states = gyre_optimizer_states(settings, optimizer->state_name);
     for (int i = 0; i < optimizer->states; i++) {
-        optimizer->state[i] = on->table->alloc(on, count * sizeof(float));
+        optimizer->state[i] = gyre_processor_alloc(on, count * sizeof(float), trouble,
+                                                   "the optimiser's %s of %zu numbers",
+                                                   optimizer->state_name[i], count);
         if (!optimizer->state[i])
             goto fail;
     }

@@ -96,9 +96,13 @@ int gyre_model_add(struct gyre_model *model, const struct gyre_layer *layer,
     return 0;
 }
 
-static float *floats(struct gyre_model *model, size_t count)
+/* `what` is of layer `number`, from 1. */
+static float *floats(struct gyre_model *model, size_t count, const char *what, int number,
+                     struct gyre_trouble *trouble)
 {
-    return model->pass.on->table->alloc(model->pass.on, count * sizeof(float));
+    return gyre_processor_alloc(model->pass.on, count * sizeof(float), trouble,
+                                "batches of %zu samples, %s %d", model->settings.batch, what,
+                                number);
 }
 
 static bool shares(const struct gyre_model *model, int layer)
@@ -116,15 +120,20 @@ static int allocate_model(struct gyre_model *model, struct gyre_trouble *trouble
         size_t out = batch * gyre_volume_count(layer->out);
         widest = out > widest ? out : widest;
         scratch = layer->scratch_floats > scratch ? layer->scratch_floats : scratch;
-        model->y[i] = shares(model, i) ? model->y[i - 1] : floats(model, out);
-        layer->kept = floats(model, layer->kept_floats);
+        model->y[i] = shares(model, i) ? model->y[i - 1]
+                                       : floats(model, out, "outputs of layer", i + 1, trouble);
+        layer->kept =
+            floats(model, layer->kept_floats, "what backward needs of layer", i + 1, trouble);
         good = good && model->y[i] && layer->kept;
     }
     for (int i = 0; i < 2; i++)
-        good = (model->gradient[i] = floats(model, widest)) && good;
-    good = (model->pass.scratch = floats(model, scratch)) && good;
-    return good ? 0
-                : gyre_trouble_set(trouble, -ENOMEM, "no memory for batches of %zu samples", batch);
+        good = (model->gradient[i] =
+                    floats(model, widest, "gradients of layers 1 to", model->layers, trouble)) &&
+               good;
+    good = (model->pass.scratch =
+                floats(model, scratch, "workspace of layers 1 to", model->layers, trouble)) &&
+           good;
+    return good ? 0 : -ENOMEM;
 }
 
 int gyre_model_finish(struct gyre_model *model, int status, struct gyre_model **out,

@@ -12,22 +12,33 @@ static size_t buffer_size(const struct gyre_running_buffer *buffer)
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-static int allocate_on_device(struct gyre_on_device *d)
+static bool allocate_parameter(struct gyre_on_device *d, int p, struct gyre_trouble *trouble)
 {
-    struct gyre_processor *on = d->on;
+    const size_t bytes = d->parameter[p]->count * sizeof(float);
+    const char *name = d->parameter[p]->name;
+    d->there[p] = gyre_processor_alloc(d->on, bytes, trouble, "'%s'", name);
+    d->gradient[p] = gyre_processor_alloc(d->on, bytes, trouble, "the gradient of '%s'", name);
+    return d->there[p] && d->gradient[p];
+}
+
+static bool allocate_buffer(struct gyre_on_device *d, int b, struct gyre_trouble *trouble)
+{
+    void **there = &d->there[d->parameters + b];
+    *there =
+        gyre_processor_alloc(d->on, buffer_size(d->buffer[b]), trouble, "'%s'", d->buffer[b]->name);
+    return *there != NULL;
+}
+
+static int allocate_on_device(struct gyre_on_device *d, struct gyre_trouble *trouble)
+{
+    const size_t row = gyre_volume_count(gyre_model_input(d->model)) * sizeof(float);
     bool good = true;
-    for (int p = 0; p < d->parameters; p++) {
-        const size_t bytes = d->parameter[p]->count * sizeof(float);
-        d->there[p] = on->table->alloc(on, bytes);
-        d->gradient[p] = on->table->alloc(on, bytes);
-        good = good && d->there[p] && d->gradient[p];
-    }
-    for (int b = 0; b < d->buffers; b++) {
-        d->there[d->parameters + b] = on->table->alloc(on, buffer_size(d->buffer[b]));
-        good = good && d->there[d->parameters + b];
-    }
-    d->x = on->table->alloc(on, gyre_model_batch(d->model) *
-                                    gyre_volume_count(gyre_model_input(d->model)) * sizeof(float));
+    for (int p = 0; p < d->parameters; p++)
+        good = allocate_parameter(d, p, trouble) && good;
+    for (int b = 0; b < d->buffers; b++)
+        good = allocate_buffer(d, b, trouble) && good;
+    d->x = gyre_processor_alloc(d->on, gyre_model_batch(d->model) * row, trouble,
+                                "inputs of batches of %zu samples", gyre_model_batch(d->model));
     return good && d->x ? 0 : -ENOMEM;
 }
 
@@ -60,10 +71,8 @@ int gyre_on_device_init(struct gyre_on_device *d, struct gyre_model *model,
         return status;
     status = allocate_on_host(d);
     if (!status)
-        status = allocate_on_device(d);
-    return status ? gyre_trouble_set(trouble, status,
-                                     "no memory for a network's values on the "
-                                     "device that computes")
+        status = allocate_on_device(d, trouble);
+    return status ? gyre_trouble_set(trouble, status, "no memory for a network beside its device")
                   : 0;
 }
 

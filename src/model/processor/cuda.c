@@ -55,8 +55,10 @@ static struct region_list *add_region(struct cuda *cuda, uint64_t bytes)
 {
     struct region_list *more = calloc(1, sizeof *more);
     uint64_t length = bytes > REGION_BYTES ? bytes : REGION_BYTES;
+    struct gyre_trouble *refused = &cuda->common.base.refused;
+    *refused = (struct gyre_trouble){0};
     if (more && cuda->common.device->alloc(cuda->common.index, length, GYRE_SHARE_OPEN,
-                                           &more->region, NULL)) {
+                                           &more->region, refused)) {
         free(more);
         more = NULL;
     }

@@ -189,6 +189,7 @@ struct gyre_processor_table {
 /* One of them; what it needs besides follows in its own struct. */
 struct gyre_processor {
     const struct gyre_processor_table *table;
+    struct gyre_trouble refused; /* why alloc() failed last; empty: there is no more to tell */
 };
 
 /* Opens the CPU, or a device of that kind. What gyre_dense_create() says holds for the CPU.
@@ -196,5 +197,11 @@ struct gyre_processor {
 int gyre_processor_open(struct gyre_processor **processor, enum gyre_memory_kind kind, int device,
                         struct gyre_trouble *trouble);
 void gyre_processor_close(struct gyre_processor *processor); /* takes NULL */
+
+/* Memory from alloc(); NULL, and what it was for, how much, and why: as printf. */
+__attribute__((format(printf, 4, 5))) void *gyre_processor_alloc(struct gyre_processor *processor,
+                                                                 size_t bytes,
+                                                                 struct gyre_trouble *trouble,
+                                                                 const char *format, ...);
 
 #endif

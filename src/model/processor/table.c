@@ -1,6 +1,10 @@
 /* Processors by their kind. Tested by tests/unit/model/layers/layers_test.c. */
 #include "model/processor/inside.h"
 
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
 int gyre_processor_open(struct gyre_processor **processor, enum gyre_memory_kind kind, int device,
                         struct gyre_trouble *trouble)
 {
@@ -13,4 +17,20 @@ void gyre_processor_close(struct gyre_processor *processor)
 {
     if (processor)
         processor->table->close(processor);
+}
+
+void *gyre_processor_alloc(struct gyre_processor *on, size_t bytes, struct gyre_trouble *trouble,
+                           const char *format, ...)
+{
+    char what[200];
+    va_list arguments;
+    void *memory = on->table->alloc(on, bytes);
+    if (memory)
+        return memory;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    gyre_trouble_set(trouble, -ENOMEM, "no memory for %s: %zu bytes%s%s", what, bytes,
+                     on->refused.status ? ": " : "", on->refused.text);
+    return NULL;
 }
