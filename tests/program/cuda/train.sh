@@ -91,8 +91,59 @@ train two 4 cpu --resume
 train two 6 cuda --resume
 cmp "$(newest "$folder/one")" "$(newest "$folder/two")" || failed=1
 
+# The process of a rank that the launcher started.
+process_of() { # launcher, rank
+    for process in $(grep -ls "^PPid:.$1\$" /proc/[0-9]*/status); do
+        pid=${process#/proc/}
+        pid=${pid%/status}
+        tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "RANK=$2" && echo "$pid"
+    done
+}
+
+# Until the words have been told, or the run has ended.
+told() { # launcher, words
+    until grep -Eq "$2" "$folder/out"; do
+        kill -0 "$1" 2>/dev/null || return 1
+        sleep 0.1
+    done
+}
+
+# A rank is killed when the loss is low, and the others go on from their values, which lie on the
+# device.
+"$tool" train --preset wine --ranks 3 --elastic 1 --epochs 100000 --device cuda --optimizer adamw \
+    --batch 10 --tail once --test none >"$folder/out" 2>&1 &
+launcher=$!
+told $launcher '^epoch ([4-9][0-9]|[0-9]{3,})/'
+kill -9 "$(process_of $launcher 1)" || kill $launcher
+told $launcher '2 ranks go on from step'
+behind=$(grep -c '' "$folder/out")
+until [ "$(sed "1,${behind}d" "$folder/out" | grep -c '^epoch')" -ge 3 ]; do
+    kill -0 $launcher 2>/dev/null || break
+    sleep 0.1
+done
+kill $launcher
+wait $launcher
+sed "1,${behind}d" "$folder/out" | grep '^epoch' | grep -q 'loss 0\.[01]' || {
+    echo "a rank was lost: $(tail -n 3 "$folder/out")"
+    failed=1
+}
+sed "1,${behind}d" "$folder/out" | grep '^epoch' | grep -v 'loss 0\.[01]' && failed=1
+
 refused "device" "--preset wine --device gpu"
+
+# Ranks of both kinds are told so, all alike.
+# shellcheck disable=SC2016 # each rank has its own RANK
+"$tool" run -n 2 sh -c 'kind=cpu
+    [ "$RANK" = 1 ] || kind=cuda
+    exec "$0" train --preset wine --epochs 1 --device $kind' "$tool" >"$folder/out" 2>&1 && failed=1
+grep -q -e '--device is cuda on rank 0 .* and cpu on rank 1' "$folder/out" || {
+    echo "ranks of both kinds: $(tail -n 2 "$folder/out")"
+    failed=1
+}
 case $tool in *_fake) ;; *) exit $failed ;; esac
 FAKECUDA_DEVICES=0 refused "CUDA" "--preset wine --epochs 1 --device cuda"
-FAKECUDA_MEMORY=1048576 refused "memory" "--preset wine --epochs 1 --device cuda"
+FAKECUDA_MEMORY=1048576 refused "no memory for batches of 256 samples, outputs of layer 1: 65536" \
+    "--preset wine --epochs 1 --device cuda"
+FAKECUDA_MEMORY=20000000 refused "no memory for '0.weight': 106496 bytes: .* are free" \
+    "--preset wine --epochs 1 --device cuda --layers 13,2048,1024,3 --batch 10 --test none"
 exit $failed
