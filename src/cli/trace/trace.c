@@ -7,6 +7,7 @@
 #include "cli/flags.h"
 #include "cli/trace/chrome.h"
 #include "cli/trace/clocks.h"
+#include "cli/trace/html.h"
 #include "cli/trace/pairs.h"
 #include "cli/trace/read.h"
 #include "cli/trace/summary.h"
@@ -17,10 +18,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHROME, LAST, HELP, FLAGS };
+enum { CHROME, HTML, LAST, HELP, FLAGS };
 
 static const struct gyre_flag trace_flag[FLAGS] = {
     {"chrome", 'c', "FILE", "writes JSON for Perfetto and chrome://tracing"},
+    {"html", 'w', "FILE", "writes a page for a browser: a timeline of all lanes"},
     {"last", 'l', "TIME", "only the last so much: 250ms, 5s (all)"},
     {"help", 'h', NULL, "this page"}};
 
@@ -125,10 +127,14 @@ static int write_out(const char *path, void (*put)(FILE *, const struct gyre_tim
 static int tell_timeline(const struct gyre_timeline *timeline, const char *const *word,
                          struct gyre_trouble *trouble)
 {
+    int status = 0;
     if (word[CHROME])
-        return write_out(word[CHROME], gyre_chrome_put, timeline, trouble);
-    gyre_summary_print(stdout, timeline);
-    return 0;
+        status = write_out(word[CHROME], gyre_chrome_put, timeline, trouble);
+    if (!status && word[HTML])
+        status = write_out(word[HTML], gyre_html_put, timeline, trouble);
+    if (!word[CHROME] && !word[HTML])
+        gyre_summary_print(stdout, timeline);
+    return status;
 }
 
 int gyre_cli_trace(char **argv)

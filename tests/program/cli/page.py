@@ -1,11 +1,13 @@
-"""The page of `gyre show --html` in a real Chromium, by its keys and buttons. What it shows at the
-end is held against `gyre show --run`, which prints what the player of the proof has played.
+"""The pages of `gyre show --html` and `gyre trace --html` in a real Chromium, by keys and buttons.
+What a schedule shows at the end is held against `gyre show --run`, which prints what the player of
+the proof has played.
 
     page.py TOOL FOLDER EXERCISES
 
 Waits are for what the page says of itself; the deadline of a wait is only for a page that hangs."""
 import glob
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -199,6 +201,59 @@ def fits(driver):
     driver.execute_cdp_cmd('Emulation.clearDeviceMetricsOverride', {})
 
 
+def trace(driver):
+    """The timeline of `gyre trace --html`: a job of two ranks, by keys and buttons."""
+    traces, path = f'{FOLDER}/traces', f'{FOLDER}/timeline.html'
+    os.mkdir(traces)
+    subprocess.run([TOOL, 'show', f'{EXERCISES}/1-mended.json', '--run'], check=True,
+                   capture_output=True, env=dict(os.environ, GYRE_TRACE=traces))
+    subprocess.run([TOOL, 'trace', traces, '--html', path], check=True)
+    driver.get_log('performance')
+    driver.get(f'file://{path}')
+    check('2 ranks' in driver.find_element(By.TAG_NAME, 'h1').text, 'it does not say 2 ranks')
+    rows = driver.execute_script('return page.rows.map((r) => r.name)')
+    check(rows.count('calls') == 2 and sum(r.endswith('lane 0') for r in rows) >= 2,
+          f'the rows are {rows}')
+    check(driver.execute_script('''return page.rows.every((r) =>
+        r.begin.every((b, i) => b <= r.end[i] && (i === 0 || b >= r.end[i - 1])))'''),
+          'bars of a row overlap')
+    whole = driver.execute_script('return page.to - page.from')
+    press(driver, '+')
+    check(abs(driver.execute_script('return page.to - page.from') / whole - 0.5) < 0.01,
+          '+ does not halve what is in sight')
+    press(driver, Keys.HOME)
+    check(driver.execute_script('return page.to - page.from') == whole, 'Home is not all of it')
+    press(driver, Keys.ARROW_RIGHT)
+    said = driver.find_element(By.ID, 'bar-facts').text
+    check(said.startswith('Rank 0, calls: '), f'the first bar says {said}')
+    driver.execute_script('''
+        const pair = [...page.ends.values()].find((ends) => ends.length === 2 &&
+            ends.some(([row, i]) => row.rank.rank === 0 && row.bar(i).kind === 1));
+        page.choose(...pair.find(([row, i]) => row.bar(i).kind === 1));''')
+    said = driver.find_element(By.ID, 'bar-facts').text
+    check('Rank 0' in said and 'lane 0: send to 1' in said, f'a send says {said}')
+    press(driver, 'o')
+    said = driver.find_element(By.ID, 'bar-facts').text
+    check('Rank 1' in said and 'lane 0: receive from 0' in said, f'its other end says {said}')
+    press(driver, Keys.ENTER)
+    check(driver.execute_script('return page.to - page.from') < whole / 4, 'Enter does not zoom')
+    press(driver, Keys.ESCAPE)
+    check(not driver.find_element(By.ID, 'bar-facts').text, 'Escape keeps the bar')
+    driver.find_element(By.ID, 'theme').click()
+    check(driver.execute_script('return document.documentElement.dataset.theme') == 'dark',
+          'the button does not make it dark')
+    check(driver.execute_script('return page.colours().panel') == '#131829', 'the canvas is light')
+    everything_has_a_name(driver)
+    for width in (360, 2560):
+        driver.execute_cdp_cmd('Emulation.setDeviceMetricsOverride', {
+            'width': width, 'height': 900, 'deviceScaleFactor': 1, 'mobile': width < 500})
+        wide = driver.execute_script('return document.scrollingElement.scrollWidth')
+        check(wide <= width, f'the timeline is {wide} px wide in a window of {width}')
+    driver.execute_cdp_cmd('Emulation.clearDeviceMetricsOverride', {})
+    check_quiet(driver)
+    is_small(driver)
+
+
 def is_small(driver):
     script = driver.execute_script('return document.scripts[1].textContent').encode()
     check(len(script) <= SCRIPT_MAX, f'{len(script)} bytes of script, more than {SCRIPT_MAX}')
@@ -207,7 +262,7 @@ def is_small(driver):
 def main():
     driver = start()
     try:
-        for test in (final_states, plays_to_the_end, keys, defects, fits, is_small):
+        for test in (final_states, plays_to_the_end, keys, defects, fits, is_small, trace):
             test(driver)
             print(f'{test.__name__}: ok', flush=True)
     finally:

@@ -135,6 +135,22 @@ static void shared_memory_shows_its_passes(void **state)
     rig_end(&asked);
 }
 
+/* What the page shows is looked at in a browser: page.py. */
+static void a_page_has_all_bars(void **state)
+{
+    (void)state;
+    run_job("tcp", "none");
+    rig_end(&job);
+    ask("--html", "-");
+    rig_expect(&asked, 0, "");
+    assert_true(rig_has(asked.out_text, "<!doctype html>"));
+    assert_true(rig_has(asked.out_text, "{\"n\":3,\"begin\":"));
+    assert_true(rig_has(asked.out_text, "\"labels\":[\"all_reduce f32 sum, 30000 elements\"]}"));
+    assert_int_equal(count(asked.out_text, "{\"name\":\"calls\",\"bars\":["), 3);
+    assert_true(rig_has(asked.out_text, "</html>"));
+    rig_end(&asked);
+}
+
 static void a_killed_rank_leaves_its_trace(void **state)
 {
     (void)state;
@@ -225,6 +241,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_ring_over_sockets_shows_every_message, make_folder),
         cmocka_unit_test_setup(shared_memory_shows_its_passes, make_folder),
+        cmocka_unit_test_setup(a_page_has_all_bars, make_folder),
         cmocka_unit_test_setup(a_killed_rank_leaves_its_trace, make_folder),
         cmocka_unit_test_setup(torn_files_are_told_and_the_rest_is_used, make_folder),
         cmocka_unit_test_setup(a_small_trace_keeps_the_newest, make_folder),

@@ -1,0 +1,199 @@
+/* Writes the page of `gyre trace --html`: the frame (timeline.html) with style, data and script in
+ * their places. A bar is ten numbers; times are nanoseconds, each beginning since the bar before.
+ *
+ *     begin, length, wait, kind, peer or label, size, number, slice, round, message
+ *
+ * Tested by tests/program/cli/trace.c, and in a browser by tests/program/cli/page.py. */
+#include "cli/trace/html.h"
+
+#include "cli/trace/clocks.h"
+#include "cli/trace/summary.h"
+#include "cli/trace/tracks.h"
+
+#include <timeline_text.h> /* made by the build */
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LABELS_MOST 256u /* texts of calls that are told apart; further calls have the last */
+
+struct timeline_page {
+    FILE *out;
+    const struct gyre_timeline *timeline;
+    const struct gyre_bar *label[LABELS_MOST]; /* a call that has the text */
+    uint32_t labels;
+    int64_t from; /* bars that end before are left out */
+    uint64_t left_out;
+};
+
+/* -- which bars -------------------------------------------------------------------------------- */
+
+static int compare_times(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static uint64_t count_bars(const struct gyre_timeline *timeline)
+{
+    uint64_t count = 0;
+    for (uint32_t r = 0; r < timeline->count; r++)
+        count += timeline->of[r].bars;
+    return count;
+}
+
+/* Finds the time from which at most GYRE_HTML_BARS_MOST bars end. Without memory for that: the
+ * last hundredth. */
+static void choose_from(struct timeline_page *page)
+{
+    const struct gyre_timeline *timeline = page->timeline;
+    uint64_t count = count_bars(timeline), at = 0;
+    page->from = timeline->begin;
+    if (count <= GYRE_HTML_BARS_MOST)
+        return;
+    int64_t *end = calloc(count, sizeof *end);
+    page->from = timeline->end - (timeline->end - timeline->begin) / 100;
+    for (uint32_t r = 0; end && r < timeline->count; r++)
+        for (uint32_t i = 0; i < timeline->of[r].bars; i++)
+            end[at++] = timeline->of[r].bar[i].end;
+    if (end) {
+        qsort(end, count, sizeof *end, compare_times);
+        page->from = end[count - GYRE_HTML_BARS_MOST];
+    }
+    free(end);
+    for (uint32_t r = 0; r < timeline->count; r++)
+        for (uint32_t i = 0; i < timeline->of[r].bars; i++)
+            page->left_out += timeline->of[r].bar[i].end < page->from;
+}
+
+/* -- bars -------------------------------------------------------------------------------------- */
+
+static uint32_t label_of(struct timeline_page *page, const struct gyre_bar *bar)
+{
+    for (uint32_t i = 0; i < page->labels; i++)
+        if (page->label[i]->signature == bar->signature && page->label[i]->size == bar->size &&
+            page->label[i]->comm == bar->comm)
+            return i;
+    if (page->labels < LABELS_MOST)
+        page->label[page->labels++] = bar;
+    return page->labels - 1;
+}
+
+/* The number of a message, alike at both ends: where its send lies among all bars; 0: only one end
+ * is known. */
+static uint64_t message_of(const struct timeline_page *page, const struct gyre_bar *bar)
+{
+    const struct gyre_bar *send = bar->kind == GYRE_EVENT_SEND ? bar : bar->other;
+    return gyre_bar_is_message(bar) && bar->other
+               ? send->number * page->timeline->count + send->rank
+               : 0;
+}
+
+/* Writes a bar. Returns where it begins. */
+static int64_t put_page_bar(struct timeline_page *page, const struct gyre_bar *bar, int64_t before)
+{
+    uint32_t who = bar->kind == GYRE_EVENT_CALL ? label_of(page, bar) : bar->peer;
+    fprintf(page->out,
+            "%" PRId64 ",%" PRId64 ",%" PRId64 ",%u,%u,%" PRIu64 ",%" PRIu64 ",%u,%u,%" PRIu64,
+            bar->begin - before, bar->open ? -1 - (bar->end - bar->begin) : bar->end - bar->begin,
+            bar->moves_at - bar->begin, bar->kind,
+            gyre_bar_is_message(bar) || who != UINT32_MAX ? who : 0, bar->size, bar->sequence,
+            bar->slice, bar->round, message_of(page, bar));
+    return bar->begin;
+}
+
+static void put_tracks(struct timeline_page *page, const struct gyre_timeline_rank *rank)
+{
+    uint32_t i = 0;
+    for (uint32_t t = 0; t < rank->tracks; t++) {
+        char name[64];
+        int64_t before = page->timeline->begin;
+        const char *comma = "";
+        gyre_track_name(name, sizeof name, &rank->track[t]);
+        fprintf(page->out, "%s{\"name\":", t ? ",\n" : "");
+        gyre_timeline_put_text(page->out, name);
+        fputs(",\"bars\":[", page->out);
+        for (; i < rank->bars && rank->bar[i].track == t; i++)
+            if (rank->bar[i].end >= page->from) {
+                fputs(comma, page->out);
+                before = put_page_bar(page, &rank->bar[i], before);
+                comma = ",";
+            }
+        fputs("]}", page->out);
+    }
+}
+
+/* Writes a host's name. A file may say anything, but nothing may end the page's data. */
+static void put_host(FILE *out, const char *host)
+{
+    char name[sizeof((struct gyre_record_head *)0)->host];
+    snprintf(name, sizeof name, "%s", host);
+    for (char *at = name; (at = strchr(at, '<'));)
+        *at = '?';
+    gyre_timeline_put_text(out, name);
+}
+
+static void put_page_rank(struct timeline_page *page, const struct gyre_timeline_rank *rank)
+{
+    struct gyre_rank_sums sums;
+    gyre_rank_sum(rank, &sums);
+    fprintf(page->out, "{\"rank\":%u,\"host\":", rank->head.rank);
+    put_host(page->out, rank->head.host);
+    fprintf(page->out,
+            ",\"torn\":%s,\"lost\":%" PRIu64 ",\"calls\":%u,\"sent\":%" PRIu64
+            ",\"called\":%" PRId64 ",\"wire\":%" PRId64 ",\"fold\":%" PRId64 ",\"wait\":%" PRId64
+            ",\"tracks\":[",
+            rank->torn ? "true" : "false", rank->lost, sums.called, sums.bytes, sums.calls,
+            sums.wire, sums.fold, sums.wait);
+    put_tracks(page, rank);
+    fputs("]}", page->out);
+}
+
+/* -- the whole --------------------------------------------------------------------------------- */
+
+static void put_page_data(struct timeline_page *page)
+{
+    const struct gyre_timeline *timeline = page->timeline;
+    char text[200];
+    gyre_clocks_text(timeline, text, sizeof text);
+    fprintf(page->out,
+            "{\"n\":%u,\"begin\":%" PRId64 ",\"span\":%" PRId64 ",\"from\":%" PRId64
+            ",\"leftOut\":%" PRIu64 ",\"clocks\":",
+            timeline->n, timeline->begin, timeline->end - timeline->begin,
+            page->from - timeline->begin, page->left_out);
+    gyre_timeline_put_text(page->out, text);
+    fputs(",\"ranks\":[", page->out);
+    for (uint32_t r = 0; r < timeline->count; r++) {
+        fputs(r ? ",\n" : "\n", page->out);
+        put_page_rank(page, &timeline->of[r]);
+    }
+    fputs("],\"labels\":[", page->out);
+    for (uint32_t i = 0; i < page->labels; i++) {
+        gyre_bar_text(text, sizeof text, page->label[i]);
+        fputs(i ? "," : "", page->out);
+        gyre_timeline_put_text(page->out, text);
+    }
+    fputs("]}", page->out);
+}
+
+/* Writes the frame up to the mark. Returns what follows the mark. */
+static const char *put_frame_until(FILE *out, const char *frame, const char *mark)
+{
+    const char *at = strstr(frame, mark);
+    fwrite(frame, 1, (size_t)(at - frame), out);
+    return at + strlen(mark);
+}
+
+void gyre_html_put(FILE *out, const struct gyre_timeline *timeline)
+{
+    struct timeline_page page = {.out = out, .timeline = timeline};
+    choose_from(&page);
+    const char *frame = put_frame_until(out, gyre_page_html, "@STYLE@");
+    fputs(gyre_page_css, out);
+    frame = put_frame_until(out, frame, "@DATA@");
+    put_page_data(&page);
+    frame = put_frame_until(out, frame, "@SCRIPT@");
+    fputs(gyre_page_js, out);
+    fputs(frame, out);
+}
