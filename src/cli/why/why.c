@@ -5,6 +5,7 @@
 #include "cli/common.h"
 #include "cli/flags.h"
 #include "cli/why/lines.h"
+#include "cli/why/metrics.h"
 #include "cli/why/read.h"
 #include "cli/why/watching.h"
 #include "cli/why/words.h"
@@ -137,6 +138,7 @@ int gyre_cli_top(char **argv)
 {
     static const struct gyre_flag flag[] = {
         {"times", 'n', "COUNT", "so many seconds (until the job ends)"},
+        {"prometheus", 'p', NULL, "what the records say now, as text for Prometheus"},
         {"help", 'h', NULL, "this page"}};
     static const struct asking asking = {
         .name = "top",
@@ -145,10 +147,11 @@ int gyre_cli_top(char **argv)
                  "bandwidth, the share of\nthe time that they wait, and the slowest rank.\n\n"
                  "flags:",
         .ending = "\nexit code: 0 the job or the count has ended, 1 no answer, 2 wrong usage\n\n"
-                  "example: gyre top 4711",
+                  "example: gyre top 4711\n"
+                  "         gyre top 4711 --prometheus > /var/lib/node_exporter/gyre.prom",
         .flag = flag,
-        .flags = 2};
-    const char *word[2] = {0}, *where = NULL;
+        .flags = 3};
+    const char *word[3] = {0}, *where = NULL;
     struct gyre_trouble trouble = {0};
     struct gyre_trails trails = {0};
     int status = open_asking(&asking, argv, word, &where, &trails, &trouble);
@@ -156,7 +159,9 @@ int gyre_cli_top(char **argv)
     if (!status && word[0] && times < 1)
         status =
             gyre_trouble_set(&trouble, GYRE_INVALID, "--times %s: a count of at least 1", word[0]);
-    if (!status)
+    if (!status && word[1])
+        gyre_metrics_put(stdout, &trails);
+    else if (!status)
         gyre_top_run(&trails, where, (uint64_t)times);
     gyre_trails_free(&trails);
     return status < 0 ? gyre_cli_fail("top", status, &trouble) : 0;

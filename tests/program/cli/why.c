@@ -276,6 +276,13 @@ static void top_shows_a_living_job(void **state)
     assert_true(rig_has(asked.out_text, "last call"));
     assert_true(rig_has(asked.out_text, "\n     1 "));
     rig_end(&asked);
+    rig_run(&asked, NULL, (const char *const[]){"top", process, "--prometheus", NULL});
+    rig_expect(&asked, 0, "");
+    assert_true(
+        rig_has(asked.out_text, "\n# TYPE gyre_calls_total counter\ngyre_calls_total{job="));
+    assert_true(rig_has(asked.out_text, ",rank=\"1\",host=\""));
+    assert_true(rig_has(asked.out_text, "\"} 49\n"));
+    rig_end(&asked);
     end_living();
     rig_end(&job);
 }
