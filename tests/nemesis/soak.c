@@ -131,7 +131,7 @@ int main(int argc, char **argv)
     struct life *life =
         mmap(NULL, 3 * sizeof *life, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     uint64_t seed = tally_seed(argc, argv), second = UINT64_C(1000000000);
-    uint64_t seconds = tally_option(argc, argv, "--seconds", 6);
+    uint64_t seconds = tally_option(argc, argv, "--seconds", 4);
     uint64_t until = rig_now() + seconds * second;
     int dead_ms = (int)tally_option(argc, argv, "--dead-ms", 0);
     int bad = 0, status = 0;

@@ -184,7 +184,7 @@ static void test_ended_peer_is_told_from_a_stopped_one(void **state)
 
 static void play_busy(struct rig_rank *me)
 {
-    uint64_t end = gyre_now_ns() + 3 * DEAD_MS * GYRE_MS;
+    uint64_t end = gyre_now_ns() + 2 * DEAD_MS * GYRE_MS;
     volatile double x = 1;
 
     while (gyre_now_ns() < end)
