@@ -215,6 +215,16 @@ void link_check(const void *data, uint64_t length, uint64_t seed)
     }
 }
 
+void link_untouched(const void *data, uint64_t length, uint8_t value)
+{
+    const uint8_t *bytes = data;
+    for (uint64_t i = 0; i < length; i++) {
+        if (bytes[i] != value) {
+            fail_msg("%s: byte %" PRIu64 " of %" PRIu64 " was written", link_suite_name, i, length);
+        }
+    }
+}
+
 void link_all_succeeded(const struct link_run *run)
 {
     for (uint32_t i = 0; i < run->posts; i++) {

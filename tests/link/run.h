@@ -80,6 +80,9 @@ uint32_t link_post_recv(struct link_run *run, int side, uint64_t i, void *data, 
 void link_fill(void *data, uint64_t length, uint64_t seed);
 void link_check(const void *data, uint64_t length, uint64_t seed);
 
+/* Every byte still has that value. */
+void link_untouched(const void *data, uint64_t length, uint8_t value);
+
 /* Every post so far has completed with 0. */
 void link_all_succeeded(const struct link_run *run);
 
