@@ -119,8 +119,8 @@ static int suite_over(const char *poller, const char *name)
     return gyre_link_suite(name, &bench);
 }
 
-/* Each poller and each seal sends more than 4 GiB in one of these two; in haste only the first is as
- * long. */
+/* Each poller and each seal sends more than 4 GiB in one of these two; in haste only the first
+ * does. */
 static int suite_at_length(const char *poller, const char *name)
 {
     bench.brief = false;
