@@ -322,6 +322,38 @@ static void test_scale_of_many(void **state)
     }
 }
 
+/* -- the user's function ----------------------------------------------------------------------- */
+
+static void add(void *into, const void *from, uint64_t count, enum gyre_type type, void *context)
+{
+    for (uint64_t i = 0; i < count; i++)
+        ((int32_t *)into)[i] += ((const int32_t *)from)[i];
+    ++*(int *)context;
+}
+
+/* More than the function is given at once, in place. */
+static void test_user_function_of_many(void **state)
+{
+    enum { COUNT = 5001 };
+    static int32_t one[COUNT], two[COUNT], copy[COUNT];
+    int calls = 0;
+    struct gyre_user_op user = {.fold = add, .context = &calls, .type = GYRE_I32};
+    struct gyre_fold_task task = {.destination = (void *const[]){one, copy},
+                                  .destinations = 2,
+                                  .source = (const void *const[]){one, two},
+                                  .sources = 2,
+                                  .count = COUNT,
+                                  .context = &user};
+    for (int32_t i = 0; i < COUNT; i++)
+        one[i] = i, two[i] = 3 * i + 1;
+    gyre_fold_by_user(&task, NULL);
+    for (int32_t i = 0; i < COUNT; i++) {
+        assert_int_equal(one[i], 4 * i + 1);
+        assert_int_equal(copy[i], 4 * i + 1);
+    }
+    assert_true(calls > 1);
+}
+
 /* -- which table is used ----------------------------------------------------------------------- */
 
 static void test_table(void **state)
@@ -355,6 +387,7 @@ int main(void)
         cmocka_unit_test(test_scale_and_sum),
         cmocka_unit_test(test_cast),
         cmocka_unit_test(test_scale_of_many),
+        cmocka_unit_test(test_user_function_of_many),
         cmocka_unit_test(test_table),
     };
     setenv("GYRE_KERNELS", "scalar", 1);
