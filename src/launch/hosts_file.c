@@ -74,27 +74,22 @@ static int add_listed_host(struct hosts_file *file, const char *name, int size)
     return 0;
 }
 
+/* Hosts of one line; `slots` behind them are for each. */
 static int read_hosts_line(struct hosts_file *file, char *line)
 {
-    static struct gyre_hosts one;
-    static struct gyre_seating seat;
+    static struct gyre_hosts some;
+    static struct gyre_seating seats;
     line[strcspn(line, "#")] = 0;
     char *word = strtok(line, BLANKS), *behind = word ? strtok(NULL, BLANKS) : NULL;
+    int slots = 0, status = 0;
     if (!word)
         return 0;
-    if (strlen(word) >= GYRE_HOST_MAX)
-        return gyre_trouble_set(file->trouble, GYRE_INVALID,
-                                "a host of %zu characters, at most %d are allowed", strlen(word),
-                                GYRE_HOST_MAX - 1);
-    if (strchr(word, ','))
-        return gyre_trouble_set(file->trouble, GYRE_INVALID,
-                                "\"%s\" has a comma; give each host a "
-                                "line of its own",
-                                word);
-    int status = gyre_seating_parse_hosts("the line", word, file->each, &one, &seat, file->trouble);
+    status = gyre_seating_parse_hosts("the line", word, file->each, &some, &seats, file->trouble);
     if (!status && behind)
-        status = read_slots(file, behind, &seat.size[0]);
-    return status ? status : add_listed_host(file, one.name[0], seat.size[0]);
+        status = read_slots(file, behind, &slots);
+    for (int i = 0; !status && i < seats.nodes; i++)
+        status = add_listed_host(file, some.name[i], slots ? slots : seats.size[i]);
+    return status;
 }
 
 static int read_hosts_lines(struct hosts_file *file, char *text)

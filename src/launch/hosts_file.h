@@ -11,6 +11,8 @@
  *     gnode1:4
  *     me@gnode2 slots=2      as Open MPI writes it
  *     gnode3                 `each` ranks
+ *     rack[1-2]n[01-16]:8    as Slurm writes it
+ *     a:4,b                  as --hosts takes it
  *
  * Writes *hosts and *seating on success only. GYRE_INVALID with a sentence that begins with
  * "FILE:LINE: ", -errno. */

@@ -4,7 +4,7 @@
  * the list, so "4 ranks here", "2x2 simulated on one machine" and "a:4,b:2 over ssh" are one case:
  *
  *     4        →  [4]            2x2  →  [2, 2]         a:4,b:2  →  [4, 2] and the names [a, b]
- *     4,2      →  [4, 2]         4+2  →  [4, 2]
+ *     4,2      →  [4, 2]         4+2  →  [4, 2]        g[1-2]:4 →  [4, 4] and the names [g1, g2]
  *
  * Invariants: 1 ≤ nodes ≤ GYRE_NODES_MAX, 1 ≤ size ≤ GYRE_RANKS_PER_NODE_MAX; ranks are counted
  * node by node.
@@ -13,9 +13,12 @@
 #include "launch/seating.h"
 
 #include "base/env.h"
+#include "transport/job/job.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Cuts the next piece off *rest, up to one of `separator`; false when nothing is left or the piece
@@ -124,26 +127,73 @@ int gyre_seating_parse_nodes(const char *flag, const char *text, struct gyre_sea
     return status;
 }
 
+/* Hosts as they are found in `text`, which came with `flag`. */
+struct host_list {
+    const char *flag, *text;
+    struct gyre_hosts *hosts;
+    struct gyre_seating *found;
+    int size;   /* ranks of the hosts that come next */
+    bool named; /* the trouble begins with `flag` */
+    struct gyre_trouble *trouble;
+};
+
+/* A name that begins with a dash would be read as an option by ssh. */
+static int append_host(const char *name, void *context)
+{
+    struct host_list *list = context;
+    size_t length = strlen(name);
+    list->named = true;
+    if (!length || *name == '-' || name[strcspn(name, " \t'\"\\$`;&|<>()")])
+        return gyre_trouble_set(list->trouble, GYRE_INVALID,
+                                "%s has the host name '%s'; expected hosts and their ranks such as "
+                                "a:4,b:2",
+                                list->flag, name);
+    if (length >= GYRE_HOST_MAX)
+        return gyre_trouble_set(list->trouble, GYRE_INVALID,
+                                "%s has a host of %zu characters, at most %d are allowed",
+                                list->flag, length, GYRE_HOST_MAX - 1);
+    int status = append_node(list->flag, list->found, list->size, list->trouble);
+    if (!status)
+        memcpy(list->hosts->name[list->found->nodes - 1], name, length + 1);
+    return status;
+}
+
+/* Whether a name has brackets as Slurm writes them: node[01-04]. Those of an IPv6 address stand at
+ * the beginning or behind '@', and hold colons. */
+static bool is_node_list(const char *name)
+{
+    const char *bracket = strchr(name, '[');
+    bool address = bracket && (bracket == name || bracket[-1] == '@') && strchr(bracket, ':');
+    return bracket && !address;
+}
+
 /* Splits "host:4" into name and count. A colon inside brackets belongs to an IPv6 address. */
-static int parse_host(const char *flag, const char *whole, char *entry, int cores, char *name,
-                      int *size, struct gyre_trouble *trouble)
+static int parse_host(struct host_list *list, char *entry, int cores)
 {
     char *colon = strrchr(entry, ':'), *bracket = strrchr(entry, ']');
-    *size = cores;
+    list->size = cores;
     if (colon && (!bracket || colon > bracket)) {
-        int status = parse_size(flag, whole, colon + 1, GYRE_RANKS_PER_NODE_MAX, size, trouble);
+        int status = parse_size(list->flag, list->text, colon + 1, GYRE_RANKS_PER_NODE_MAX,
+                                &list->size, list->trouble);
         if (status)
             return status;
         *colon = 0;
     }
-    /* A name that begins with a dash would be read as an option by ssh. */
-    if (!*entry || *entry == '-' || entry[strcspn(entry, " \t'\"\\$`;&|<>()")])
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "%s has the host name '%s'; expected hosts and their ranks such as "
-                                "a:4,b:2",
-                                flag, entry);
-    snprintf(name, GYRE_HOST_MAX, "%s", entry);
-    return 0;
+    if (!is_node_list(entry))
+        return append_host(entry, list);
+    list->named = false;
+    int status = gyre_node_list_expand(entry, append_host, list, list->trouble);
+    if (status && !list->named)
+        gyre_trouble_wrap(list->trouble, "%s", list->flag);
+    return status;
+}
+
+/* The comma that ends an entry, or the text's end. A comma inside brackets ends nothing. */
+static const char *end_of_entry(const char *at)
+{
+    for (bool inside = false; *at && (inside || *at != ','); at++)
+        inside = *at == '[' || (inside && *at != ']');
+    return at;
 }
 
 int gyre_seating_parse_hosts(const char *flag, const char *text, int cores,
@@ -151,13 +201,19 @@ int gyre_seating_parse_hosts(const char *flag, const char *text, int cores,
                              struct gyre_trouble *trouble)
 {
     struct gyre_seating found = {0};
-    char entry[GYRE_HOST_MAX];
-    for (const char *rest = text; next_piece(&rest, ',', entry, sizeof entry);) {
-        int size, status = append_node(flag, &found, 0, trouble);
-        if (status || (status = parse_host(flag, text, entry, cores, hosts->name[found.nodes - 1],
-                                           &size, trouble)))
+    struct host_list list = {
+        .flag = flag, .text = text, .hosts = hosts, .found = &found, .trouble = trouble};
+    for (const char *at = text;; at++) {
+        const char *end = end_of_entry(at);
+        char *entry = strndup(at, (size_t)(end - at));
+        int status = entry ? parse_host(&list, entry, cores)
+                           : gyre_trouble_set(trouble, -ENOMEM, "no memory for %s", flag);
+        free(entry);
+        if (status)
             return status;
-        found.size[found.nodes - 1] = size;
+        at = end;
+        if (!*at)
+            break;
     }
     *seating = found;
     return 0;

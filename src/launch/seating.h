@@ -37,8 +37,9 @@ int gyre_seating_parse_sizes(const char *flag, const char *text, int cores,
 /* "2x3" (two nodes of three) or "4+2". */
 int gyre_seating_parse_nodes(const char *flag, const char *text, struct gyre_seating *seating,
                              struct gyre_trouble *trouble);
-/* "a:4,b:2", "me@a:4,[fe80::1]:2". A host without a number starts `cores` ranks, this machine's
- * count. */
+/* "a:4,b:2", "me@a:4,[fe80::1]:2". "g[01-04,07]:8" is a list as Slurm writes it, of five hosts with
+ * 8 ranks each. A host without a number starts `cores` ranks, this machine's count. -ENOMEM, too.
+ */
 int gyre_seating_parse_hosts(const char *flag, const char *text, int cores,
                              struct gyre_hosts *hosts, struct gyre_seating *seating,
                              struct gyre_trouble *trouble);

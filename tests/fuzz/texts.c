@@ -278,7 +278,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 static const char *const good[READERS][3] = {
     {"-5", "1.5G", "250ms"},
     {"ring", "two-level", "0123456789abcdef"},
-    {"4,2", "2x3", "me@a:4,[fe80::1]:2"},
+    {"4,2", "2x3", "me@a:4,[fe80::1]:2,g[01-03,7]x:8"},
     {"4+2", "2x3", "1"},
     {"gnode[07-09,12],login", "n1,n2", "2(x3),1"},
     {"ring", "all_reduce:64K-1M=two-level,ring", "broadcast=tree"},

@@ -61,10 +61,11 @@ static void end_well(void)
 static void a_file_names_hosts_and_ranks(void **state)
 {
     (void)state;
-    write_hosts("# two racks\na:2\nme@b slots=1\n\nc # as many as -n says\n");
+    write_hosts("# two racks\na:2\nme@b slots=1\n\nc # as many as -n says\nn[1-2]:1\n");
     rig_run(&rig, NULL, WORDS("--hosts-file", hosts, "-n", "2", SHELL("echo $RANK/$WORLD_SIZE")));
     assert_int_equal(rig.code, 0);
-    assert_int_equal(rig_count_lines(rig.out_text, "[4] 4/5"), 1);
+    assert_int_equal(rig_count_lines(rig.out_text, "[4] 4/7"), 1);
+    assert_int_equal(rig_count_lines(rig.out_text, "[6] 6/7"), 1);
     rig_end(&rig);
     rig_run(&rig, NULL,
             WORDS("--hostfile", hosts, "--elastic", "1:3", SHELL("echo $RANK/$WORLD_SIZE")));

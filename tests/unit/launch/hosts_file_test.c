@@ -43,6 +43,44 @@ static void each_line_is_a_host(void **state)
     assert_int_equal(seating.size[3], 3);
 }
 
+static void expect_host(int node, const char *name, int size)
+{
+    assert_string_equal(hosts.name[node], name);
+    assert_int_equal(seating.size[node], size);
+}
+
+static void a_line_may_hold_lists(void **state)
+{
+    static const char text[] = "rack[1-2]n[08-10],login:2\n"
+                               "me@g[01,07]:8\n"
+                               "h[1-2] slots=5\n";
+    static const char *const racked[] = {"rack1n08", "rack1n09", "rack1n10",
+                                         "rack2n08", "rack2n09", "rack2n10"};
+    (void)state;
+    assert_int_equal(read_text(text, sizeof text - 1), 0);
+    assert_int_equal(seating.nodes, 11);
+    for (int i = 0; i < 6; i++)
+        expect_host(i, racked[i], 3);
+    expect_host(6, "login", 2);
+    expect_host(7, "me@g01", 8);
+    expect_host(8, "me@g07", 8);
+    expect_host(9, "h1", 5);
+    expect_host(10, "h2", 5);
+}
+
+/* A list may be longer than a host's name. */
+static void a_list_may_be_long(void **state)
+{
+    char text[4000] = "g[0";
+    (void)state;
+    for (int i = 2; i < 600; i += 2)
+        sprintf(text + strlen(text), ",%d", i);
+    strcat(text, "]:2");
+    assert_int_equal(read_text(text, strlen(text)), 0);
+    assert_int_equal(seating.nodes, 300);
+    expect_host(299, "g598", 2);
+}
+
 static void expect_refused(const char *text, size_t length, const char *part)
 {
     static struct gyre_seating before;
@@ -65,7 +103,12 @@ static void wrong_lines_are_named(void **state)
         {"a slots=0", ":1: slots is \"0\""},
         {"a max_slots=3", ":1: \"max_slots=3\" stands behind the host"},
         {"a slots=3 b", ":1: \"b\" stands behind the host"},
-        {"a,b", ":1: \"a,b\" has a comma; give each host a line of its own"},
+        {"a,,b", ":1: the line has the host name ''"},
+        {"a\ng[1-2\n", ":2: the line: node list \"g[1-2\" makes no sense at character 6"},
+        {"g[1-2]\ng2:4\n", ":2: host 'g2' stands on line 1, too"},
+        {"g[01-02],g01", ":1: host 'g01' stands on line 1, too"},
+        {"-g[1-2]", ":1: the line has the host name '-g1'"},
+        {"g[0-1024]", ":1: the line names more than 1024 nodes"},
         {"a:1\nb:1\na:2", ":3: host 'a' stands on line 1, too"},
         {"", " names no host"},
         {"# nobody\n\n", " names no host"},
@@ -128,7 +171,8 @@ static int remove_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_line_is_a_host),    cmocka_unit_test(wrong_lines_are_named),
+        cmocka_unit_test(each_line_is_a_host),    cmocka_unit_test(a_line_may_hold_lists),
+        cmocka_unit_test(a_list_may_be_long),     cmocka_unit_test(wrong_lines_are_named),
         cmocka_unit_test(a_long_name_is_not_cut), cmocka_unit_test(what_is_no_file_is_refused),
         cmocka_unit_test(a_seating_is_cut),
     };

@@ -52,6 +52,34 @@ static void hosts_have_names_and_sizes(void **state)
     assert_string_equal(hosts.name[1], "me@b");
     assert_string_equal(hosts.name[2], "[fe80::1]");
     assert_string_equal(hosts.name[3], "[::1]");
+    assert_int_equal(gyre_seating_parse_hosts("-h", "node[01-02,07]:8,me@[::1]:1,x[3-4]", 3, &hosts,
+                                              &seating, &trouble),
+                     0);
+    assert_string_equal(sizes(), "8 8 8 1 3 3 ");
+    assert_string_equal(hosts.name[2], "node07");
+    assert_string_equal(hosts.name[3], "me@[::1]");
+    assert_string_equal(hosts.name[5], "x4");
+}
+
+/* No name is cut, and no wrong list reaches ssh. */
+static void wrong_hosts_are_refused(void **state)
+{
+    static struct gyre_hosts hosts;
+    static char name[GYRE_HOST_MAX + 1];
+    memset(name, 'x', GYRE_HOST_MAX);
+    const char *const wrong[] = {"",         "a,",     "-a",    "a b",     "a:0",
+                                 "g[1-2",    "g[2-1]", "g[a]",  "g[1:2]",  "g[1]]",
+                                 "g[1]:0",   "g[1];x", "g[]:3", "g[1-9]:", "a:1,g[0-9999]",
+                                 "g[1-2]x:", name};
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        seating = (struct gyre_seating){1, {77}};
+        trouble = (struct gyre_trouble){0};
+        if (gyre_seating_parse_hosts("-h", wrong[i], 2, &hosts, &seating, &trouble) !=
+                GYRE_INVALID ||
+            !strstr(trouble.text, "-h") || seating.size[0] != 77)
+            fail_msg("\"%s\": %s", wrong[i], trouble.text);
+    }
 }
 
 static void wrong_seatings_change_nothing(void **state)
@@ -482,6 +510,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(seatings_are_lists_of_sizes),
         cmocka_unit_test(hosts_have_names_and_sizes),
+        cmocka_unit_test(wrong_hosts_are_refused),
         cmocka_unit_test(wrong_seatings_change_nothing),
         cmocka_unit_test(too_many_nodes_are_refused),
         cmocka_unit_test(ranks_are_dense),
