@@ -29,6 +29,15 @@ import gyre_torch
 print(ones.tolist(), gyre_torch.__file__)
 dist.destroy_process_group()
 """
+LAUNCHED = """
+import torch, torch.distributed as dist
+if not hasattr(torch, "_import_device_backends"): import gyre_torch
+dist.init_process_group("gyre")
+ones = torch.ones(5)
+dist.all_reduce(ones)
+print("sum", ones.tolist())
+dist.destroy_process_group()
+"""
 
 
 class Environment:
@@ -82,6 +91,15 @@ class Environment:
         for rank in ranks:
             told, _ = rank.communicate(timeout=rig.LIMIT)
             assert told.startswith("[2.0, 2.0, 2.0, 2.0, 2.0] " + self.place), told
+
+    def try_torchrun(self, room):
+        """Two ranks as torchrun starts them."""
+        program = os.path.join(room, "launched.py")
+        with open(program, "w") as file:
+            file.write(LAUNCHED)
+        told = self.run_well("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+                             program, OMP_NUM_THREADS="1")
+        assert told.count("sum [2.0, 2.0, 2.0, 2.0, 2.0]") == 2, told
 
 
 def copied(room, *names):
@@ -151,6 +169,7 @@ def sdist():
         assert ("manylinux" in wheel) == travels, wheel
         assert not environment.library(), environment.library()
         environment.try_two_ranks()
+        environment.try_torchrun(room)
 
 
 def without_sources():
