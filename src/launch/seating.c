@@ -132,17 +132,14 @@ struct host_list {
     const char *flag, *text;
     struct gyre_hosts *hosts;
     struct gyre_seating *found;
-    int size;   /* ranks of the hosts that come next */
-    bool named; /* the trouble begins with `flag` */
+    int size; /* ranks of the hosts that come next */
     struct gyre_trouble *trouble;
 };
 
 /* A name that begins with a dash would be read as an option by ssh. */
-static int append_host(const char *name, void *context)
+static int append_host(struct host_list *list, const char *name)
 {
-    struct host_list *list = context;
     size_t length = strlen(name);
-    list->named = true;
     if (!length || *name == '-' || name[strcspn(name, " \t'\"\\$`;&|<>()")])
         return gyre_trouble_set(list->trouble, GYRE_INVALID,
                                 "%s has the host name '%s'; expected hosts and their ranks such as "
@@ -167,6 +164,18 @@ static bool is_node_list(const char *name)
     return bracket && !address;
 }
 
+static int append_node_list(struct host_list *list, const char *entry)
+{
+    char *names;
+    int status = gyre_node_list_names(entry, &names, list->trouble);
+    if (status)
+        return gyre_trouble_wrap(list->trouble, "%s", list->flag);
+    for (const char *name = names; !status && *name; name += strlen(name) + 1)
+        status = append_host(list, name);
+    free(names);
+    return status;
+}
+
 /* Splits "host:4" into name and count. A colon inside brackets belongs to an IPv6 address. */
 static int parse_host(struct host_list *list, char *entry, int cores)
 {
@@ -179,13 +188,7 @@ static int parse_host(struct host_list *list, char *entry, int cores)
             return status;
         *colon = 0;
     }
-    if (!is_node_list(entry))
-        return append_host(entry, list);
-    list->named = false;
-    int status = gyre_node_list_expand(entry, append_host, list, list->trouble);
-    if (status && !list->named)
-        gyre_trouble_wrap(list->trouble, "%s", list->flag);
-    return status;
+    return is_node_list(entry) ? append_node_list(list, entry) : append_host(list, entry);
 }
 
 /* The comma that ends an entry, or the text's end. A comma inside brackets ends nothing. */

@@ -19,6 +19,7 @@
 #include "base/env.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,6 +215,43 @@ int gyre_node_list_expand(const char *list, int (*each)(const char *name, void *
         }
     }
     return status;
+}
+
+struct node_names {
+    char *text; /* each name with its zero */
+    size_t used, room;
+    struct gyre_trouble *trouble;
+};
+
+static int append_name(const char *name, void *context)
+{
+    struct node_names *names = context;
+    size_t length = strlen(name) + 1;
+    if (names->used + length + 1 > names->room) {
+        size_t room = 2 * names->room + length + 1;
+        char *text = realloc(names->text, room);
+        if (!text) {
+            return gyre_trouble_set(names->trouble, -ENOMEM, "no memory for a list of hosts");
+        }
+        names->text = text;
+        names->room = room;
+    }
+    memcpy(names->text + names->used, name, length);
+    names->used += length;
+    names->text[names->used] = '\0';
+    return 0;
+}
+
+int gyre_node_list_names(const char *list, char **text, struct gyre_trouble *trouble)
+{
+    struct node_names names = {.trouble = trouble};
+    int status = gyre_node_list_expand(list, append_name, &names, trouble);
+    if (status) {
+        free(names.text);
+        return status;
+    }
+    *text = names.text;
+    return 0;
 }
 
 /* -- this process's place ---------------------------------------------------------------------- */

@@ -38,7 +38,8 @@ static int failed(CUresult error)
     return error != 0;
 }
 
-/* The streams are the caller's: made in the device's context, which stays current. */
+/* The streams are the caller's: made in the device's context, which stays current. Nobody queues
+ * work that waits for peers before they have their memory: their devices are tried in turns. */
 static int set_up(struct gyre_comm *comm, struct bench *bench)
 {
     CUcontext context;
@@ -47,7 +48,8 @@ static int set_up(struct gyre_comm *comm, struct bench *bench)
     if (gyre_alloc_device(comm, COUNT * 4, (void **)&bench->memory) ||
         gyre_alloc_device(comm, COUNT * 4, (void **)&bench->other))
         return rig_check(false, comm, "memory");
-    return failed(cuDevicePrimaryCtxRetain(&context, bench->device)) ||
+    return rig_check(gyre_barrier(comm) == 0, comm, "all have memory") ||
+           failed(cuDevicePrimaryCtxRetain(&context, bench->device)) ||
            failed(cuCtxPushCurrent(context)) ||
            failed(cuStreamCreate(&bench->stream[0], CU_STREAM_NON_BLOCKING)) ||
            failed(cuStreamCreate(&bench->stream[1], CU_STREAM_NON_BLOCKING));
