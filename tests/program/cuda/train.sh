@@ -14,7 +14,7 @@ tool=${3:-$2/tests/gyre_fake}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failed=0
-export GYRE_BLAS=own GYRE_NO_COLOR=1
+export GYRE_BLAS=own NO_COLOR=1
 grep -qw fma /proc/cpuinfo || {
     echo "skipped: this CPU's own products have no fused multiply-add, as the device's have"
     exit 77

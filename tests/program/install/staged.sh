@@ -136,7 +136,7 @@ if [ -d "$prefix/share/man/man3" ]; then
         [ ! -d "$small" ] || expect "the smallest perl makes pages" by_small_perl "$small"
     done
     if has bash "completion was not tried"; then
-        expect "bash completes a command" completes train gyre tr
+        expect "bash completes a command" completes train gyre trai
         expect "and a part of it" completes choices gyre show cho
         expect "and its flags" completes --optimizer gyre train --opti
         expect "and the words of a flag" completes "adam adamw" gyre train --optimizer ad
