@@ -143,12 +143,12 @@ static void do_at_once(struct gyre_watch *watch, struct gyre_watch_errand *erran
     answer_peer(watch, errand);
 }
 
-/* Has the thread do it. False: it cannot. */
+/* Has the thread do it. False: it cannot, or this rank leaves. */
 static bool send_runner(struct gyre_watch *watch, const struct gyre_watch_errand *errand)
 {
     struct gyre_watch_errand *one = malloc(sizeof *one);
 
-    if (one == NULL || start_runner(watch) != 0) {
+    if (one == NULL || watch->runner_leaves || start_runner(watch) != 0) {
         free(one);
         return false;
     }
@@ -195,13 +195,22 @@ void gyre_watch_let_go(struct gyre_watch *watch)
     gyre_watch_drop_all_cuda(watch);
 }
 
-/* A forked child has no thread, and errands that its parent does. */
-void gyre_watch_end_errands(struct gyre_watch *watch)
+void gyre_watch_dismiss_runner(struct gyre_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->runner_leaves = true;
+    const bool runs = watch->runs;
+    const pthread_t runner = watch->runner;
+    watch->runs = false;
+    pthread_mutex_unlock(&watch->lock);
+    if (runs)
+        pthread_join(runner, NULL);
+}
+
+void gyre_watch_drop_errands(struct gyre_watch *watch)
 {
     struct gyre_watch_errand *errand;
 
-    if (watch->pid == getpid())
-        join_runner(watch);
     while ((errand = take_first(&watch->errands)) != NULL ||
            (errand = take_first(&watch->done)) != NULL)
         free(errand);

@@ -123,15 +123,23 @@ void gyre_watch_take_offer(struct gyre_watch *watch, uint32_t peer,
                          watch->is.joined->rank, message->id, message->region_length, trouble.text);
 }
 
+/* Whoever is told that a region is gone may free it, so it is unmapped before the next one looks. */
+static void unmap_view(struct gyre_region *region, bool there)
+{
+    if (there)
+        gyre_device_of(region->kind)->unimport(region);
+}
+
 void gyre_watch_drop_offer(struct gyre_watch *watch, uint32_t peer, uint32_t id)
 {
     struct gyre_region region;
 
+    pthread_mutex_lock(&watch->unmapping);
     gyre_copy_queue_halt(watch->is.copy_queue);
     bool there = gyre_views_take(watch->views, peer, id, &region);
     gyre_copy_queue_resume(watch->is.copy_queue);
-    if (there)
-        gyre_device_of(region.kind)->unimport(&region);
+    unmap_view(&region, there);
+    pthread_mutex_unlock(&watch->unmapping);
 }
 
 void gyre_watch_drop_all_cuda(struct gyre_watch *watch)
@@ -139,13 +147,14 @@ void gyre_watch_drop_all_cuda(struct gyre_watch *watch)
     struct gyre_region region;
     bool there = true;
 
+    pthread_mutex_lock(&watch->unmapping);
     while (there) {
         gyre_copy_queue_halt(watch->is.copy_queue);
         there = gyre_views_take_any(watch->views, GYRE_MEMORY_CUDA, &region);
         gyre_copy_queue_resume(watch->is.copy_queue);
-        if (there)
-            gyre_device_of(region.kind)->unimport(&region);
+        unmap_view(&region, there);
     }
+    pthread_mutex_unlock(&watch->unmapping);
 }
 
 void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id,

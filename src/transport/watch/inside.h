@@ -73,8 +73,9 @@ struct gyre_watch {
     uint32_t export_count;
     struct gyre_watch_errand *errands, *done; /* in order; done ones are to be answered */
     pthread_t runner;                         /* of errands */
-    bool runs, runner_ended;                  /* it was started; it has nothing more to do */
-    _Atomic bool takes_no_cuda;               /* any more */
+    bool runs, runner_ended, runner_leaves;   /* it was started; has nothing to do; gets no more */
+    pthread_mutex_t unmapping;  /* held while a region is taken out of the views and unmapped */
+    _Atomic bool takes_no_cuda; /* any more */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a share was answered, the failure is known, or all ranks have left */
     struct gyre_watch_thread *thread;
@@ -238,8 +239,10 @@ void gyre_watch_hear_region(struct gyre_watch *watch, uint32_t link,
                             const struct gyre_watch_message *message, int passed);
 void gyre_watch_answer_errands(struct gyre_watch *watch);
 
-/* Waits until all errands are done. Without the lock. */
-void gyre_watch_end_errands(struct gyre_watch *watch);
+/* dismiss: no errand is begun any more; returns when the last one is done; without the lock. drop:
+ * frees what is left, in a forked child errands that its parent does; nobody serves the watch. */
+void gyre_watch_dismiss_runner(struct gyre_watch *watch);
+void gyre_watch_drop_errands(struct gyre_watch *watch);
 
 /* -- loop.c ------------------------------------------------------------------------------------ */
 

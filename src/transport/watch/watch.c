@@ -57,6 +57,8 @@ static int create_lock(struct gyre_watch *watch)
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     status = -pthread_mutex_init(&watch->lock, NULL);
     if (status == 0)
+        status = -pthread_mutex_init(&watch->unmapping, NULL);
+    if (status == 0)
         status = -pthread_cond_init(&watch->changed, &attributes);
     pthread_condattr_destroy(&attributes);
     watch->locks = status == 0;
@@ -135,12 +137,13 @@ static void destroy(struct gyre_watch *watch)
     gyre_watch_drop_renewals(watch);
     gyre_watch_drop_visitors(watch);
     gyre_watch_drop_exports(watch);
-    gyre_watch_end_errands(watch);
+    gyre_watch_drop_errands(watch);
     gyre_views_destroy(watch->views);
     gyre_detector_destroy(watch->detector);
     if (watch->locks && watch->pid == getpid()) {
         pthread_cond_destroy(&watch->changed);
         pthread_mutex_destroy(&watch->lock);
+        pthread_mutex_destroy(&watch->unmapping);
     }
     free(watch->link);
     free(watch);
@@ -267,7 +270,7 @@ void gyre_watch_stop(struct gyre_watch *watch)
         pthread_mutex_lock(&watch->lock);
         say_goodbye(watch);
         pthread_mutex_unlock(&watch->lock);
-        gyre_watch_end_errands(watch);
+        gyre_watch_dismiss_runner(watch);
         gyre_watch_dismiss(watch);
         flush_last_words(watch);
     }

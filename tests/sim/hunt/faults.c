@@ -268,9 +268,10 @@ static bool passes_on(uint32_t rank)
 bool hunt_cuts_the_tree(const struct hunt_fault *fault)
 {
     const bool others = hunt.is->fan_out && hunt_guilty_faults() > 1;
+    const uint32_t told = hunt.rank[0].health.failed_rank;
     bool cuts = false;
     for (uint32_t rank = 1; others && rank < hunt.is->n; rank++)
-        cuts |= hunt_hits(fault, rank) && passes_on(rank);
+        cuts |= hunt_hits(fault, rank) && passes_on(rank) && rank != told;
     return cuts;
 }
 

@@ -161,7 +161,8 @@ bool hunt_hits(const struct hunt_fault *fault, uint32_t rank);
 /* Whether a fault has hit this rank, or a line of it, that explains such a failure. */
 bool hunt_guilty(uint32_t rank, int status);
 
-/* Whether the fault, beside another one, has hit a rank that passes rank 0's word on in a tree. */
+/* Whether the fault, beside another one, has hit a rank that passes rank 0's word on in a tree, and
+ * that word is not of this rank: then rank 0 has others told past it. */
 bool hunt_cuts_the_tree(const struct hunt_fault *fault);
 
 /* Whether a failure may name this rank because it had ended. */
