@@ -123,7 +123,8 @@ void gyre_watch_take_offer(struct gyre_watch *watch, uint32_t peer,
                          watch->is.joined->rank, message->id, message->region_length, trouble.text);
 }
 
-/* Whoever is told that a region is gone may free it, so it is unmapped before the next one looks. */
+/* Whoever is told that a region is gone may free it, so it is unmapped before anybody else looks
+ * for it. */
 static void unmap_view(struct gyre_region *region, bool there)
 {
     if (there)
