@@ -191,14 +191,6 @@ static int parse_host(struct host_list *list, char *entry, int cores)
     return is_node_list(entry) ? append_node_list(list, entry) : append_host(list, entry);
 }
 
-/* The comma that ends an entry, or the text's end. A comma inside brackets ends nothing. */
-static const char *end_of_entry(const char *at)
-{
-    for (bool inside = false; *at && (inside || *at != ','); at++)
-        inside = *at == '[' || (inside && *at != ']');
-    return at;
-}
-
 int gyre_seating_parse_hosts(const char *flag, const char *text, int cores,
                              struct gyre_hosts *hosts, struct gyre_seating *seating,
                              struct gyre_trouble *trouble)
@@ -207,7 +199,7 @@ int gyre_seating_parse_hosts(const char *flag, const char *text, int cores,
     struct host_list list = {
         .flag = flag, .text = text, .hosts = hosts, .found = &found, .trouble = trouble};
     for (const char *at = text;; at++) {
-        const char *end = end_of_entry(at);
+        const char *end = gyre_node_list_end(at);
         char *entry = strndup(at, (size_t)(end - at));
         int status = entry ? parse_host(&list, entry, cores)
                            : gyre_trouble_set(trouble, -ENOMEM, "no memory for %s", flag);

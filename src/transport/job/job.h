@@ -111,6 +111,9 @@ int gyre_job_find_key(struct gyre_key_place *place, struct gyre_trouble *trouble
 int gyre_node_list_expand(const char *list, int (*each)(const char *name, void *context),
                           void *context, struct gyre_trouble *trouble);
 
+/* The comma that ends the name at `at`, or the list's end. Commas inside brackets end nothing. */
+const char *gyre_node_list_end(const char *at);
+
 /* The names of the list, each ended by a zero and the last by two. The caller frees *text. */
 int gyre_node_list_names(const char *list, char **text, struct gyre_trouble *trouble);
 

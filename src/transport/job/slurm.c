@@ -192,8 +192,7 @@ static int expand_from(struct expansion *expansion, const char *at, size_t lengt
     return expansion->each(expansion->name, expansion->context);
 }
 
-/* The comma that ends the name at `at`, or the list's end. Commas inside brackets end nothing. */
-static const char *end_of_name(const char *at)
+const char *gyre_node_list_end(const char *at)
 {
     for (bool inside = false; *at && (inside || *at != ','); at++) {
         inside = *at == '[' || (inside && *at != ']');
@@ -209,7 +208,7 @@ int gyre_node_list_expand(const char *list, int (*each)(const char *name, void *
     int status = measure_list(&expansion);
     for (const char *at = list; status == 0; at++) {
         status = expand_from(&expansion, at, 0);
-        at = end_of_name(at);
+        at = gyre_node_list_end(at);
         if (*at == '\0') {
             break;
         }
