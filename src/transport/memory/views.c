@@ -39,7 +39,7 @@ struct gyre_views {
     pthread_mutex_t lock; /* of writers */
     uint32_t count;
     struct slot slot[SLOTS];
-    struct gyre_region region[SLOTS]; /* the writer's own */
+    struct gyre_region region[SLOTS]; /* of writers, under the lock */
 };
 
 int gyre_views_create(struct gyre_views **views)
