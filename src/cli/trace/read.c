@@ -5,6 +5,8 @@
  * Tested by tests/unit/cli/trace/trace_test.c. */
 #include "cli/trace/read.h"
 
+#include "cli/why/trail.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,17 +29,7 @@ static const char *trace_head_fault(const struct gyre_record_head *head)
         head->record_bytes != sizeof(struct gyre_trace_event) || head->records == 0 ||
         head->records & (head->records - 1))
         return "has a head that cannot be";
-    if (head->n == 0 || head->n > 1u << 24 || head->rank >= head->n)
-        return "has a rank that cannot be";
-    return NULL;
-}
-
-static void end_texts(struct gyre_record_head *head)
-{
-    head->host[sizeof head->host - 1] = head->program[sizeof head->program - 1] = '\0';
-    head->name[sizeof head->name - 1] = head->story[sizeof head->story - 1] = '\0';
-    for (uint32_t i = 0; i < GYRE_RECORD_WAYS; i++)
-        head->way[i][sizeof head->way[i] - 1] = '\0';
+    return gyre_trail_rank_fault(head);
 }
 
 static bool event_is_whole(const struct gyre_record_head *head,
@@ -93,7 +85,7 @@ static const char *keep_events(struct gyre_timeline_rank *rank, const struct gyr
 static const char *take_map(const uint8_t *map, uint64_t bytes, struct gyre_timeline_rank *rank)
 {
     memcpy(&rank->head, map, sizeof rank->head);
-    end_texts(&rank->head);
+    gyre_trail_end_texts(&rank->head);
     const char *fault = trace_head_fault(&rank->head);
     if (fault)
         return fault;
@@ -190,7 +182,7 @@ static int compare_ranks(const void *a, const void *b)
     return x->head.rank < y->head.rank ? -1 : x->head.rank > y->head.rank;
 }
 
-/* Of two files of one rank the first stays. */
+/* Keeps the first file of each rank; the others are counted. */
 static void drop_second_files(struct gyre_timeline *timeline)
 {
     uint32_t left = 0;

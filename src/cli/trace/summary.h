@@ -1,4 +1,4 @@
-/* What a timeline comes to, in a table. */
+/* The table sums a timeline up: what each rank did, and for how long. */
 #ifndef GYRE_CLI_TRACE_SUMMARY_H
 #define GYRE_CLI_TRACE_SUMMARY_H
 

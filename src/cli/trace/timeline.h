@@ -1,4 +1,4 @@
-/* What the ranks of a job did, read from their traces: bars in time. */
+/* A timeline holds what the ranks of a job did, read from their traces, as bars in time. */
 #ifndef GYRE_CLI_TRACE_TIMELINE_H
 #define GYRE_CLI_TRACE_TIMELINE_H
 

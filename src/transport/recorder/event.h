@@ -1,4 +1,4 @@
-/* What a trace holds, as it lies in its file: a head and a ring of events.
+/* A trace is a file that holds a head and a ring of events.
  *
  *     file   [ head, 8 KiB │ event 0 │ event 1 │ … ]
  *
