@@ -5,7 +5,7 @@
  * Tested by tests/unit/cli/trace/trace_test.c. */
 #include "cli/trace/read.h"
 
-#include "cli/why/trail.h"
+#include "transport/recorder/head.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -29,7 +29,7 @@ static const char *trace_head_fault(const struct gyre_record_head *head)
         head->record_bytes != sizeof(struct gyre_trace_event) || head->records == 0 ||
         head->records & (head->records - 1))
         return "has a head that cannot be";
-    return gyre_trail_rank_fault(head);
+    return gyre_record_rank_fault(head);
 }
 
 static bool event_is_whole(const struct gyre_record_head *head,
@@ -85,7 +85,7 @@ static const char *keep_events(struct gyre_timeline_rank *rank, const struct gyr
 static const char *take_map(const uint8_t *map, uint64_t bytes, struct gyre_timeline_rank *rank)
 {
     memcpy(&rank->head, map, sizeof rank->head);
-    gyre_trail_end_texts(&rank->head);
+    gyre_record_end_texts(&rank->head);
     const char *fault = trace_head_fault(&rank->head);
     if (fault)
         return fault;

@@ -37,21 +37,6 @@ static bool read_at(int fd, void *to, size_t length, size_t at)
 
 /* Reads a head that nobody was just writing. A head that stays half-written is taken as it is: its
  * writer was killed there. */
-void gyre_trail_end_texts(struct gyre_record_head *head)
-{
-    head->host[sizeof head->host - 1] = head->program[sizeof head->program - 1] = '\0';
-    head->name[sizeof head->name - 1] = head->story[sizeof head->story - 1] = '\0';
-    for (uint32_t i = 0; i < GYRE_RECORD_WAYS; i++)
-        head->way[i][sizeof head->way[i] - 1] = '\0';
-}
-
-const char *gyre_trail_rank_fault(const struct gyre_record_head *head)
-{
-    if (head->n == 0 || head->n > 1u << 24 || head->rank >= head->n)
-        return "has a rank that cannot be";
-    return NULL;
-}
-
 static bool read_head(int fd, struct gyre_record_head *head)
 {
     for (int i = 0; i < 100; i++) {
@@ -62,7 +47,7 @@ static bool read_head(int fd, struct gyre_record_head *head)
         if (!(before & 1))
             break;
     }
-    gyre_trail_end_texts(head);
+    gyre_record_end_texts(head);
     return true;
 }
 
@@ -76,7 +61,7 @@ static const char *head_fault(const struct gyre_record_head *head)
     if (head->head_bytes != GYRE_RECORD_HEAD_BYTES || head->records != GYRE_RECORDS ||
         head->record_bytes != sizeof(struct gyre_call_record))
         return "has a head that cannot be";
-    return gyre_trail_rank_fault(head);
+    return gyre_record_rank_fault(head);
 }
 
 static int by_number(const void *a, const void *b)

@@ -41,12 +41,6 @@ const struct gyre_call_record *gyre_trail_call(const struct gyre_trail *trail, u
 const struct gyre_call_record *gyre_trail_pending(const struct gyre_trail *trail);
 const struct gyre_call_record *gyre_trail_last(const struct gyre_trail *trail);
 
-/* Ends the texts of a head that was read, whatever they hold. */
-void gyre_trail_end_texts(struct gyre_record_head *head);
-
-/* What is wrong with the rank that a head tells; NULL: nothing. */
-const char *gyre_trail_rank_fault(const struct gyre_record_head *head);
-
 /* Reads records from a file. Returns what is wrong with it; NULL: nothing. */
 const char *gyre_trail_open(int fd, struct gyre_trail *trail);
 
