@@ -38,6 +38,8 @@ enum {
     U4 = U3 + 4 + CODE
 };
 enum { GUESTS = 16 };
+#define CALL_AGAIN (40 * GYRE_MS)
+#define HUNG_UP    GYRE_SECOND /* after which a peer that hangs up will not share memory */
 
 static const uint8_t magic[8] = {'G', 'Y', 'R', 'E', 'p', 'a', 'i', 'r'};
 static const char *const label[4] = {"u1", "u2", "u3", "u4"};
@@ -46,7 +48,8 @@ static const size_t message_end[5] = {0, U1, U2, U3, U4};
 struct meeting {
     struct gyre_io_slot io_slot;
     bool higher;         /* this side's rank is the higher one: it connected */
-    bool refused;        /* the peer's socket takes no more at present: the next tick tries again */
+    uint64_t call_at;    /* a tick from then on calls the peer again; 0: not */
+    uint64_t hung_up_at; /* the peer's first; 0: none */
     int step;            /* messages of the transcript so far, 0 … 4 */
     int pidfd;           /* the peer's */
     uint32_t page_error; /* this side's verdict about the peer's page */
@@ -205,6 +208,20 @@ static void cannot(struct gyre_joining *join, struct meeting *meeting, const cha
     }
 }
 
+/* A peer whose sockets close one after the other is ending. So it is called again: then its door is
+ * closed, too, and it counts as lost. */
+static void hung_up(struct gyre_joining *join, struct meeting *meeting, const char *what, int error)
+{
+    if (!meeting->hung_up_at)
+        meeting->hung_up_at = join->now;
+    if (join->now > meeting->hung_up_at + HUNG_UP) {
+        cannot(join, meeting, what, error);
+        return;
+    }
+    drop_pair(join, meeting);
+    meeting->call_at = join->now + CALL_AGAIN;
+}
+
 /* Answers the lower rank's pidfd and page with the verdict and this side's own. */
 static void higher_answer(struct gyre_joining *join, struct meeting *meeting, int fd[2])
 {
@@ -212,7 +229,7 @@ static void higher_answer(struct gyre_joining *join, struct meeting *meeting, in
     put_verdict(meeting);
     int status = send_step(join, meeting);
     if (status)
-        cannot(join, meeting, "sending over the Unix socket", -status);
+        hung_up(join, meeting, "sending over the Unix socket", -status);
 }
 
 static void higher_ready(struct gyre_joining *join, struct meeting *meeting)
@@ -222,7 +239,7 @@ static void higher_ready(struct gyre_joining *join, struct meeting *meeting)
     if (status == GYRE_AGAIN)
         return;
     if (status) {
-        cannot(join, meeting, "it hung up on the Unix socket", 0);
+        hung_up(join, meeting, "it hung up on the Unix socket", 0);
         return;
     }
     if (meeting->step == 2) {
@@ -365,9 +382,11 @@ static void no_answer(struct gyre_joining *join, struct meeting *meeting, int er
 static int reach_door(struct gyre_joining *join, struct meeting *meeting)
 {
     int fd = gyre_door_connect(join->identity[meeting->io_slot.peer].door);
-    meeting->refused = fd == -EAGAIN && join->now <= meeting->since + gyre_join_phase_timeout(join);
-    if (meeting->refused)
+    meeting->call_at = 0;
+    if (fd == -EAGAIN && join->now <= meeting->since + gyre_join_phase_timeout(join)) {
+        meeting->call_at = join->now;
         return 0;
+    }
     if (fd < 0) {
         no_answer(join, meeting, -fd);
         return 0;
@@ -378,7 +397,7 @@ static int reach_door(struct gyre_joining *join, struct meeting *meeting)
         return status;
     status = say_hello(join, meeting);
     if (status)
-        cannot(join, meeting, "sending over the Unix socket", -status);
+        hung_up(join, meeting, "sending over the Unix socket", -status);
     return 0;
 }
 
@@ -490,7 +509,7 @@ int gyre_pairing_tick(struct gyre_joining *join)
     int status = 0;
     for (uint32_t i = 0; i < pairing->calls && !status; i++) {
         struct meeting *meeting = &pairing->meeting[i];
-        if (meeting->refused)
+        if (meeting->call_at && join->now >= meeting->call_at)
             status = reach_door(join, meeting);
         else if (meeting->io_slot.fd >= 0 &&
                  join->now > meeting->since + gyre_join_phase_timeout(join))

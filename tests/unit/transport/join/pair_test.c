@@ -1,6 +1,7 @@
 /* The higher rank of a pair at a Unix socket whose backlog is full: it tries again as long as the
- * phase lasts, then TCP serves. The lower rank waits for a peer that has proven the key. Pairs that
- * meet are tested by tests/program/job/join.c. */
+ * phase lasts, then TCP serves. One that hangs up is called again, because it may be ending. The
+ * lower rank waits for a peer that has proven the key. Pairs that meet are tested by
+ * tests/program/job/join.c. */
 #include "unit/transport/join/join_rig.h"
 
 #include "base/rng.h"
@@ -92,6 +93,58 @@ static void serve_next(struct join_rig *rig)
     assert_int_equal(gyre_pairing_ready(&rig->join, io_slot), 0);
 }
 
+/* The higher rank has called: hangs up, and lets it see that. */
+static void hang_up(struct pair_rig *rig)
+{
+    int fd = gyre_door_answer(rig->door);
+    assert_true(fd >= 0);
+    close(fd);
+    serve_next(&rig->base);
+    assert_int_equal(gyre_pairing_tick(&rig->base.join), 0);
+}
+
+static void one_that_hangs_up_and_closes_its_door_is_lost(void **state)
+{
+    struct pair_rig rig;
+    (void)state;
+    open_pair(&rig);
+    empty_door(&rig);
+    assert_int_equal(gyre_pairing_tick(&rig.base.join), 0);
+    hang_up(&rig);
+    assert_true(gyre_pairing_busy(&rig.base.join));
+    close(rig.door);
+    rig.base.join.now += GYRE_SECOND / 2;
+    assert_int_equal(gyre_pairing_tick(&rig.base.join), 0);
+    assert_int_equal(rig.base.join.loss.status, GYRE_PEER_LOST);
+    assert_non_null(strstr(rig.base.join.loss.text, "has closed its Unix socket"));
+    assert_string_equal(gyre_pairing_why(&rig.base.join), "");
+    rig.door = -1;
+    close_pair(&rig);
+}
+
+static void one_that_hangs_up_for_long_shares_no_memory(void **state)
+{
+    struct pair_rig rig;
+    int calls = 0;
+    (void)state;
+    open_pair(&rig);
+    empty_door(&rig);
+    while (gyre_pairing_busy(&rig.base.join)) {
+        assert_int_equal(gyre_pairing_tick(&rig.base.join), 0);
+        int fd = gyre_door_answer(rig.door);
+        calls += fd >= 0;
+        if (fd >= 0)
+            close(fd);
+        struct gyre_io_slot *io_slot = gyre_join_wait(&rig.base.join); /* at most a tick */
+        if (io_slot)
+            assert_int_equal(gyre_pairing_ready(&rig.base.join, io_slot), 0);
+    }
+    assert_true(calls > 1);
+    assert_int_equal(rig.base.join.loss.status, 0);
+    assert_non_null(strstr(gyre_pairing_why(&rig.base.join), "it hung up on the Unix socket"));
+    close_pair(&rig);
+}
+
 /* The higher rank has hundreds of others to meet, and answers after longer than a stranger may
  * take. */
 static void a_proven_peer_is_waited_for(void **state)
@@ -123,6 +176,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_backlog_is_waited_for),
         cmocka_unit_test(a_backlog_that_stays_full_leaves_the_pair_to_tcp),
+        cmocka_unit_test(one_that_hangs_up_and_closes_its_door_is_lost),
+        cmocka_unit_test(one_that_hangs_up_for_long_shares_no_memory),
         cmocka_unit_test(a_proven_peer_is_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
