@@ -53,9 +53,11 @@ int gyre_children_count_staying(const struct gyre_children *all)
 static void tell_host_gone(struct gyre_children *all, const struct gyre_child *child)
 {
     char text[sizeof child->name + 64];
-    const int left = all->elastic.ranks - all->elastic.lost;
-    snprintf(text, sizeof text, "%s is over, its ranks have left; %d rank%s on", child->name, left,
-             left == 1 ? " goes" : "s go");
+    const int left = all->elastic.ranks - all->elastic.lost - all->elastic.well;
+    int used = snprintf(text, sizeof text, "%s is over, its ranks have left", child->name);
+    if (left > 0)
+        snprintf(text + used, sizeof text - (size_t)used, "; %d rank%s on", left,
+                 left == 1 ? " goes" : "s go");
     gyre_children_say(all, "", text, "");
 }
 

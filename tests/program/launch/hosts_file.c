@@ -154,6 +154,34 @@ static void ranks_may_leave_badly(void **state)
     end_well();
 }
 
+/* A rank waits for its restart, and the last one that runs is on a host that has to go: with it the
+ * job is over, and nobody waits any more. */
+static void the_last_rank_may_be_one_that_leaves(void **state)
+{
+    char pid[128];
+    (void)state;
+    snprintf(pid, sizeof pid, "%s/pid", rig_folder());
+    write_hosts("a:1\nb:1\nc:1\n");
+    rig_start(&rig, WORDS("--hosts-file", hosts, "--elastic", "1", "--restarts", "1",
+                          "--restart-pause", "1h",
+                          SHELL(COMES "[ $RANK = 0 ] && { echo $$ >$0; " STAYS "; };"
+                                      "[ $RANK = 2 ] && exit 3; trap '' USR1;"
+                                      "head -c1 /proc/self/fd/$GYRE_LAUNCHER_FD >&2;"
+                                      "echo asked; while kill -0 $(cat $0); do sleep 0.05; done"),
+                          pid));
+    rig_wait_for(&rig, "[0] come first");
+    rig_wait_for(&rig, "[1] come first");
+    rig_wait_for(&rig, "exit code 3; restart 1 of 1");
+    change_hosts("a:1\nc:1\n");
+    rig_wait_for(&rig, "[1] asked");
+    rig_signal(&rig, SIGUSR1);
+    rig_wait_end(&rig);
+    assert_int_equal(rig.code, 0);
+    assert_true(rig_has(rig.err_text, "gyre run: ssh to b is over, its ranks have left\n"));
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
 static void ranks_that_stay_too_long_are_ended(void **state)
 {
     (void)state;
@@ -263,6 +291,7 @@ int main(void)
         cmocka_unit_test(new_hosts_come),
         cmocka_unit_test(a_host_goes_and_comes_back),
         cmocka_unit_test(ranks_may_leave_badly),
+        cmocka_unit_test(the_last_rank_may_be_one_that_leaves),
         cmocka_unit_test(ranks_that_stay_too_long_are_ended),
         cmocka_unit_test(a_host_that_is_needed_stays),
         cmocka_unit_test(a_file_that_becomes_wrong_changes_nothing),

@@ -196,6 +196,31 @@ static void test_failed_sum(void **state)
     layer_rig_deinit(&rig);
 }
 
+static int get_nothing(struct gyre_processor *on, void *to, const void *from, size_t bytes,
+                       struct gyre_trouble *trouble)
+{
+    return GYRE_PEER_LOST;
+}
+
+/* Nor does it go on with another number of samples than all ranks have. */
+static void test_samples_that_do_not_come(void **state)
+{
+    const struct gyre_layer layer = {.kind = &gyre_layer_batch_norm, .in = {4, 3, 3}};
+    struct layer_rig rig;
+    int good = 2;
+    layer_rig_init(&rig, &layer, 2, 5);
+    struct gyre_processor_table table = *rig.pass.on->table;
+    const struct gyre_processor_table *whole = rig.pass.on->table;
+    table.get = get_nothing;
+    rig.pass.synced = true;
+    rig.sum = fail_to_sum;
+    rig.sum_context = &good;
+    rig.pass.on->table = &table;
+    assert_int_equal(layer_rig_try_forward(&rig), GYRE_PEER_LOST);
+    rig.pass.on->table = whole;
+    layer_rig_deinit(&rig);
+}
+
 /* No rank has a sample: nothing is learned, nothing fails. */
 static void test_no_sample_at_all(void **state)
 {
@@ -214,9 +239,13 @@ static void test_no_sample_at_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),    cmocka_unit_test(test_far_from_zero),
-        cmocka_unit_test(test_one_value),  cmocka_unit_test(test_ranks_equal_one_process),
-        cmocka_unit_test(test_failed_sum), cmocka_unit_test(test_no_sample_at_all),
+        cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_far_from_zero),
+        cmocka_unit_test(test_one_value),
+        cmocka_unit_test(test_ranks_equal_one_process),
+        cmocka_unit_test(test_failed_sum),
+        cmocka_unit_test(test_no_sample_at_all),
+        cmocka_unit_test(test_samples_that_do_not_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

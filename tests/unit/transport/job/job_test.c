@@ -219,6 +219,7 @@ static void test_root_file_without_an_address(void **state)
     assert_int_equal(a.root_port, 0);
     assert_string_equal(a.root_file, b.root_file);
     assert_memory_equal(a.root_file, folder, strlen(folder));
+    assert_ptr_equal(strrchr(a.root_file, '/'), a.root_file + strlen(folder)); /* one name */
     environment_set(SRUN("0", "0", "0", "0") "SLURM_DISTRIBUTION=arbitrary\0");
     putenv(variable);
     assert_int_equal(gyre_job_discover(NULL, &b, &trouble), 0);
@@ -227,6 +228,31 @@ static void test_root_file_without_an_address(void **state)
     clearenv();
     assert_int_equal(rmdir(folder), 0);
     assert_int_equal(rmdir(home), 0);
+}
+
+static int keep_nothing(void *context, const char *key, const void *value, size_t length)
+{
+    return 0;
+}
+
+static int have_nothing(void *context, const char *key, void *value, size_t *length, int wait_ms)
+{
+    return GYRE_AGAIN;
+}
+
+static void test_root_in_a_store(void **state)
+{
+    const struct gyre_store store = {
+        .size = sizeof store, .set = keep_nothing, .get = have_nothing};
+    struct gyre_job job;
+    struct gyre_options options = GYRE_OPTIONS_INIT;
+    options.rank = 1;
+    options.world = 2;
+    options.job = "mine";
+    options.store = &store;
+    discover("", &options, &job);
+    assert_int_equal(job.root_kind, GYRE_ROOT_STORE);
+    assert_string_equal(job.root_file, "gyre/mine");
 }
 
 /* -- options ----------------------------------------------------------------------------------- */
@@ -318,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_keys_differ_with_the_users_key),
         cmocka_unit_test(test_ranks_of_one_proxy_agree),
         cmocka_unit_test(test_root_file_without_an_address),
+        cmocka_unit_test(test_root_in_a_store),
         cmocka_unit_test(test_options_win),
         cmocka_unit_test(test_world_of_one_by_options),
         cmocka_unit_test(test_zeroed_options_mean_the_environment),

@@ -1,12 +1,16 @@
 /* A data connection between two ranks whose sockets take a part of a message and then are full: of
  * each message in turn, the welcome among them. The connection stands all the same, and has no byte
- * of the handshake left in it. What joins otherwise is tested by tests/program/job/join.c. */
+ * of the handshake left in it. And a rank that cannot listen. What joins otherwise is tested by
+ * tests/program/job/join.c. */
 #include "unit/transport/join/join_rig.h"
 
 #include "transport/net/address.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #define IDLE_ROUNDS 200 /* of 40 ms: nothing comes any more */
@@ -27,7 +31,7 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t length, int flags)
     return __real_send(fd, bytes, full ? length / 2 : length, flags);
 }
 
-static void open_rank(struct join_rig *rig, uint32_t rank, struct sockaddr_storage *address)
+static void set_up_rank(struct join_rig *rig, uint32_t rank, const char *host)
 {
     join_rig_open(rig, rank, 2);
     rig->options.nodes = GYRE_NODES_APART;
@@ -36,8 +40,12 @@ static void open_rank(struct join_rig *rig, uint32_t rank, struct sockaddr_stora
     for (uint32_t i = 0; i < 2; i++)
         rig->join.joined->member[i].node = i;
     assert_int_equal(
-        gyre_address_resolve("127.0.0.1", 0, &rig->join.identity[rank].outward, 1, &rig->trouble),
-        1);
+        gyre_address_resolve(host, 0, &rig->join.identity[rank].outward, 1, &rig->trouble), 1);
+}
+
+static void open_rank(struct join_rig *rig, uint32_t rank, struct sockaddr_storage *address)
+{
+    set_up_rank(rig, rank, "127.0.0.1");
     assert_int_equal(gyre_join_mesh_open(&rig->join, address), 0);
 }
 
@@ -98,9 +106,41 @@ static void a_message_that_is_taken_in_part_costs_no_connection(void **state)
         meet(n);
 }
 
+/* Returns what is told by a rank that may listen at that port of that address only. */
+static const char *cannot_listen(const char *host, uint16_t port)
+{
+    static struct join_rig rig;
+    struct sockaddr_storage unused;
+    set_up_rank(&rig, 1, host);
+    rig.options.port_low = rig.options.port_high = port;
+    assert_int_not_equal(gyre_join_mesh_open(&rig.join, &unused), 0);
+    gyre_join_mesh_close(&rig.join);
+    join_rig_close(&rig);
+    return rig.trouble.text;
+}
+
+static void a_range_without_a_free_port_is_told(void **state)
+{
+    struct sockaddr_in taken = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof taken;
+    char range[64];
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    (void)state;
+    assert_int_equal(bind(fd, (struct sockaddr *)&taken, length), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&taken, &length), 0);
+    const unsigned port = ntohs(taken.sin_port);
+    snprintf(range, sizeof range, "GYRE_PORT_RANGE=%u-%u: every port of it is in use", port, port);
+    assert_non_null(strstr(cannot_listen("127.0.0.1", (uint16_t)port), range));
+    /* An address of documentation is no machine's: the range is not to blame. */
+    assert_non_null(strstr(cannot_listen("192.0.2.1", (uint16_t)port), "cannot listen at 192.0.2"));
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_range_without_a_free_port_is_told),
         cmocka_unit_test(a_message_that_is_taken_in_part_costs_no_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

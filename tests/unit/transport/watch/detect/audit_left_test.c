@@ -68,7 +68,6 @@ static void test_refused_call_that_harms_nobody_is_fine(void **state)
     gyre_audit_destroy(audit);
 }
 
-/* A root has got away with the call, and waits in the end of all calls. */
 /* A rank that has gone on, and refuses another call, is waited for anew. */
 static void test_another_refusal_has_a_time_of_its_own(void **state)
 {
@@ -84,6 +83,7 @@ static void test_another_refusal_has_a_time_of_its_own(void **state)
     gyre_audit_destroy(audit);
 }
 
+/* A root has got away with the call, and waits in the end of all calls. */
 static void test_refused_call_that_others_have_left_is_told_at_the_end(void **state)
 {
     struct gyre_call_audit *audit = audit_of(3);
@@ -177,6 +177,26 @@ static void test_all_that_wait_for_any_are_told(void **state)
     gyre_audit_destroy(audit);
 }
 
+/* Each waits for the rank before it. */
+static void test_a_circle_of_messages_is_told(void **state)
+{
+    struct gyre_call_audit *audit = audit_of(3);
+
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        struct gyre_watch_state waits = doing(rank, 9, 8, 8);
+        waits.comm = GYRE_WATCH_POINT_TO_POINT;
+        waits.signature = gyre_signature_message(GYRE_SIGNATURE_RECV, GYRE_F32, 0, (rank + 2) % 3);
+        hear(audit, 0, waits);
+    }
+    assert_int_not_equal(call(audit, DEAD).outcome, GYRE_AUDIT_MISMATCH);
+    struct gyre_audit_finding finding = call(audit, 2 * DEAD);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_MISMATCH);
+    assert_string_equal(finding.text,
+                        "rank 0 waits in recv f32 from rank 2, 8 elements; rank 2 waits in recv "
+                        "f32 from rank 1, 8 elements: all ranks wait, and nothing moves any more");
+    gyre_audit_destroy(audit);
+}
+
 /* A call looks at 16 of many, the next goes on behind them: 256 calls have seen all. */
 static void test_one_refused_call_behind_many_is_found(void **state)
 {
@@ -202,6 +222,7 @@ int main(void)
         cmocka_unit_test(test_rank_at_its_end_that_others_wait_for_is_told),
         cmocka_unit_test(test_refused_message_is_told_to_its_other_end),
         cmocka_unit_test(test_all_that_wait_for_any_are_told),
+        cmocka_unit_test(test_a_circle_of_messages_is_told),
         cmocka_unit_test(test_one_refused_call_behind_many_is_found),
     };
 
