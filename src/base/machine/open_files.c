@@ -1,4 +1,4 @@
-/* The limit of descriptors. Tested by tests/program/launch/launch.c. */
+/* The limit of descriptors. */
 #include "base/machine/open_files.h"
 
 bool gyre_open_files_allow(rlim_t need, struct rlimit *before)

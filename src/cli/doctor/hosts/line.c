@@ -1,5 +1,5 @@
 /* Lines, cut from a stream. A line longer than the buffer is no line of ours: the other side counts
- * as ended. Tested by tests/program/cli/doctor_hosts.sh. */
+ * as ended. */
 #include "cli/doctor/hosts/line.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* Files in which rank 0 is looked for: what is read, and what is refused without waiting. Whole
- * joins by a file are in tests/program/job/join.c. */
+/* Files in which rank 0 is looked for: what is read, and what is refused without waiting. Where it
+ * listens. Whole joins by a file are in tests/program/job/join.c. */
 #include "rig/file_room.h"
 #include "rig/test.h"
 
@@ -66,12 +66,40 @@ static void further_hosts_are_looked_at(void **state)
     assert_non_null(strstr(trouble.text, "no-such-host.invalid"));
 }
 
+/* A machine's own name may mean loopback only, as Debian writes it into /etc/hosts, while others
+ * come from outside. Loopback that is meant is kept to. */
+static void a_name_for_loopback_is_for_all(void **state)
+{
+    static const struct {
+        const char *host;
+        int family;
+        in_addr_t address;
+    } names[] = {{"0x7f.1", AF_INET6, 0}, {"127.0.0.1", AF_INET, INADDR_LOOPBACK}};
+    for (int i = 0; i < 2; i++) {
+        struct gyre_job job = {.root_kind = GYRE_ROOT_ADDRESS, .root_port_tries = 1};
+        const struct gyre_rendezvous_wish wish = {.job = &job};
+        struct gyre_rendezvous place = {{0}, 0, NULL};
+        struct sockaddr_storage is;
+        socklen_t length = sizeof is;
+        snprintf(job.root_host, sizeof job.root_host, "%s", names[i].host);
+        assert_int_equal(gyre_rendezvous_open(&wish, &place, &trouble), 0);
+        assert_true(place.listeners > 0);
+        assert_int_equal(getsockname(place.listener[0], (struct sockaddr *)&is, &length), 0);
+        if (is.ss_family == AF_INET)
+            assert_int_equal(ntohl(((struct sockaddr_in *)&is)->sin_addr.s_addr), names[i].address);
+        else
+            assert_int_equal(names[i].family, AF_INET6);
+        gyre_rendezvous_close(&place);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_address_is_read),
         cmocka_unit_test(what_is_no_file_is_refused),
         cmocka_unit_test(further_hosts_are_looked_at),
+        cmocka_unit_test(a_name_for_loopback_is_for_all),
     };
     return cmocka_run_group_tests(tests, file_room_open, file_room_close);
 }
