@@ -66,16 +66,19 @@ static void further_hosts_are_looked_at(void **state)
     assert_non_null(strstr(trouble.text, "no-such-host.invalid"));
 }
 
-/* A machine's own name may mean loopback only, as Debian writes it into /etc/hosts, while others
- * come from outside. Loopback that is meant is kept to. */
+/* A machine's own name may mean loopback only, as Debian writes it into /etc/hosts, or an address
+ * that a translator of addresses has: others come from outside. Loopback that is meant is kept
+ * to. */
 static void a_name_for_loopback_is_for_all(void **state)
 {
     static const struct {
         const char *host;
         int family;
         in_addr_t address;
-    } names[] = {{"0x7f.1", AF_INET6, 0}, {"127.0.0.1", AF_INET, INADDR_LOOPBACK}};
-    for (int i = 0; i < 2; i++) {
+    } names[] = {{"0x7f.1", AF_INET6, 0},
+                 {"192.0.2.1", AF_INET6, 0},
+                 {"127.0.0.1", AF_INET, INADDR_LOOPBACK}};
+    for (int i = 0; i < 3; i++) {
         struct gyre_job job = {.root_kind = GYRE_ROOT_ADDRESS, .root_port_tries = 1};
         const struct gyre_rendezvous_wish wish = {.job = &job};
         struct gyre_rendezvous place = {{0}, 0, NULL};
