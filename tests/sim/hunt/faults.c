@@ -265,12 +265,29 @@ static bool passes_on(uint32_t rank)
     return rank % is->per_node == 0 && (below || (is->per_node > 1 && rank + 1 < is->n));
 }
 
+/* Whether the fault is of the line over which one of two ranks hears rank 0. */
+static bool cuts_an_edge(const struct hunt_fault *fault)
+{
+    const struct hunt_scenario *is = hunt.is;
+    const uint32_t low = fault->a < fault->b ? fault->a : fault->b,
+                   high = fault->a ^ fault->b ^ low;
+    const uint32_t node = high / is->per_node;
+    if (!is->fan_out || !is_of_links(fault) || fault->kind == HUNT_SPLIT || low % is->per_node)
+        return false;
+    return node == low / is->per_node ||
+           (high % is->per_node == 0 &&
+            gyre_joined_node_above(node, is->fan_out) == low / is->per_node);
+}
+
 bool hunt_cuts_the_tree(const struct hunt_fault *fault)
 {
-    const bool others = hunt.is->fan_out && hunt_guilty_faults() > 1;
-    const uint32_t told = hunt.rank[0].health.failed_rank;
-    bool cuts = false;
-    for (uint32_t rank = 1; others && rank < hunt.is->n; rank++)
+    const uint32_t told = hunt.rank[0].health.failed_rank, guilty = hunt_guilty_faults();
+    const bool fails = may_fail((uint32_t)(fault - hunt.is->fault));
+    const bool delays = fault->kind == HUNT_PAUSE || is_of_links(fault);
+    bool cuts = guilty > 0 && cuts_an_edge(fault);
+    if (!hunt.is->fan_out || !(fails ? guilty > 1 : delays && guilty > 0))
+        return cuts;
+    for (uint32_t rank = 1; rank < hunt.is->n; rank++)
         cuts |= hunt_hits(fault, rank) && passes_on(rank) && rank != told;
     return cuts;
 }

@@ -161,8 +161,9 @@ bool hunt_hits(const struct hunt_fault *fault, uint32_t rank);
 /* Whether a fault has hit this rank, or a line of it, that explains such a failure. */
 bool hunt_guilty(uint32_t rank, int status);
 
-/* Whether the fault, beside another one, has hit a rank that passes rank 0's word on in a tree, and
- * that word is not of this rank: then rank 0 has others told past it. */
+/* Whether ranks may not have heard rank 0 through a tree: the fault has hit, beside another one, a
+ * rank that passes the word on and of which the word is not (then rank 0 has others told past it);
+ * or the line over which a rank hears. */
 bool hunt_cuts_the_tree(const struct hunt_fault *fault);
 
 /* Whether a failure may name this rank because it had ended. */
