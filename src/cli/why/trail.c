@@ -8,6 +8,7 @@
 #include "cli/why/trail.h"
 
 #include "base/types.h"
+#include "transport/recorder/head.h"
 #include "transport/stream/signature.h"
 
 #include <errno.h>
