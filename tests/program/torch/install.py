@@ -82,7 +82,7 @@ class Environment:
 
     def try_two_ranks(self):
         place = tempfile.mktemp(prefix="gyre-torch-")
-        imports = [] if hasattr(torch, "_import_device_backends") else ["import"]
+        imports = ["import"] if rig.OLD else []
         ranks = [subprocess.Popen([self.python, "-c", PROGRAM, str(rank), place, *imports], cwd="/",
                                   stdout=subprocess.PIPE, text=True,
                                   env={name: value for name, value in os.environ.items()
@@ -136,8 +136,9 @@ def sources():
 def stage(room):
     """Installs the library of the build folder, and gives what has pkg-config find it."""
     place = os.path.join(room, "stage")
-    subprocess.run([os.path.join(ROOT, "do"), "install"], check=True, capture_output=True,
-                   env=dict(os.environ, BUILD=os.environ["LIBGYRE_BUILD"], DESTDIR=place))
+    done = subprocess.run([os.path.join(ROOT, "do"), "install"], capture_output=True, text=True,
+                          env=dict(os.environ, BUILD=os.environ["LIBGYRE_BUILD"], DESTDIR=place))
+    assert done.returncode == 0, done.stdout + done.stderr
     description, = glob.glob(place + "/**/gyre.pc", recursive=True)
     return {"PKG_CONFIG_SYSROOT_DIR": place, "PKG_CONFIG_PATH": os.path.dirname(description),
             "LIBGYRE_BUILD": ""}

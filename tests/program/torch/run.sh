@@ -4,7 +4,7 @@
 # GYRE_TORCH is a version, with that of `./do packages torch VERSION`. Exits with 77 where that is
 # absent.
 #
-#     run.sh SOURCE BUILD NAME
+#     run.sh SOURCE BUILD NAME [CASE...]      # all cases, or those named
 #
 # With GYRE_TEST_SANITIZE=address the extension, in a folder of its own, is watched by
 # AddressSanitizer. (The library is not: `.ci/run asan` has it.)
@@ -12,6 +12,7 @@ set -eu
 source=$1
 build=$2
 name=$3
+shift 3
 version=${GYRE_TORCH:+-$GYRE_TORCH}
 python=${XDG_CACHE_HOME:-$HOME/.cache}/gyre/torch$version/bin/python
 place=$build/python$version
@@ -55,6 +56,7 @@ is_built() {
     tail -n 40 "$place/log"
     exit 1
 }
+unset GYRE_TORCH # which the library does not know
 cd "$place" # where no folder is called gyre_torch
 [ -z "$watch" ] || export LD_PRELOAD="$watch"
-PYTHONPATH=$place/lib exec "$python" "$source/tests/program/torch/$name.py"
+PYTHONPATH=$place/lib exec "$python" "$source/tests/program/torch/$name.py" "$@"
