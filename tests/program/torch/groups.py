@@ -45,6 +45,8 @@ def split_in_two(rank, size):
 
 
 def split():
+    if not hasattr(dist, "split_group"):
+        raise rig.Skip("this torch has no split_group")
     rig.run(split_in_two, 4)
 
 
@@ -61,25 +63,22 @@ def again():
     rig.run(make_again, 2)
 
 
-def meet_in_tcp(rank, size):
+def meet_in_tcp(rank, size, port):
     """The same store for all: groups of one name follow each other in it."""
     dist.destroy_process_group()
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ["GYRE_TEST_PORT"],
-                      RANK=str(rank), WORLD_SIZE=str(size))
-    for _ in range(2):
-        dist.init_process_group("gyre")
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    for _ in range(3):
+        dist.init_process_group("gyre", store=store, rank=rank, world_size=size)
         assert sum_of() == size and dist.get_backend() == "gyre"
         dist.barrier()
         dist.destroy_process_group()
 
 
 def a_tcp_store():
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        os.environ["GYRE_TEST_PORT"] = str(probe.getsockname()[1])
-    rig.run(meet_in_tcp, 2)
+    """The store outlives the groups. (One that a group makes ends with it, while another rank may
+    already look for the next.)"""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    rig.run(meet_in_tcp, 2, store.port)
 
 
 def stand_beside_gloo(rank, size):
@@ -95,6 +94,8 @@ def beside_gloo():
 
 def no_import_is_needed():
     """torch knows the backend by its entry point."""
+    if rig.OLD:
+        raise rig.Skip("this torch looks for no entry points")
     code = "import sys, torch.distributed as d; assert 'gyre' in d.Backend.backend_list; " \
            "assert 'gyre_torch._C' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -112,7 +113,8 @@ def a_script_ends_without_goodbye():
     for one in ranks:
         text = one.communicate(timeout=rig.LIMIT)[1]
         assert one.returncode == 0, text
-    os.unlink(place)
+    if os.path.exists(place):  # torch's store may have removed it
+        os.unlink(place)
 
 
 def a_missing_rank_is_told():

@@ -26,6 +26,11 @@ def remove(place):
 # -- shrink ----------------------------------------------------------------------------------------
 
 
+def needs_shrink():
+    if not hasattr(dist, "shrink_group"):
+        raise rig.Skip("this torch has no shrink_group")
+
+
 def shrink_after_a_loss(rank, size):
     dist.barrier()
     if rank == 1:
@@ -42,6 +47,7 @@ def shrink_after_a_loss(rank, size):
 
 
 def a_lost_rank_is_left_out():
+    needs_shrink()
     rig.run(shrink_after_a_loss, 4, lost=(1,))
 
 
@@ -58,12 +64,18 @@ def shrink_without_a_loss(rank, size, place):
 
 
 def a_living_rank_is_left_out():
+    needs_shrink()
     place = f"/tmp/gyre-torch-members-{os.getpid()}"
     rig.run(shrink_without_a_loss, 3, place)
     remove(place)
 
 
 # -- reconfigure -----------------------------------------------------------------------------------
+
+
+def needs_reconfigure():
+    if not hasattr(dist.distributed_c10d, "_reconfigure"):
+        raise rig.Skip("this torch has no reconfigure")
 
 
 def begin(place, rank, timeout=200):
@@ -133,6 +145,7 @@ def _process(me, place, dies, results):
 
 
 def a_loop_goes_on_after_a_death_and_takes_a_process_in():
+    needs_reconfigure()
     context = torch.multiprocessing.get_context("fork")
     results = context.SimpleQueue()
     place = f"/tmp/gyre-torch-members-{os.getpid()}"
@@ -166,6 +179,7 @@ def wrong_handles(rank, size):
 
 
 def handles_are_checked():
+    needs_reconfigure()
     rig.run(wrong_handles, 2)
 
 

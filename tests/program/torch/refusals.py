@@ -60,6 +60,8 @@ def use_a_destroyed_group(rank, size):
 
 
 def a_destroyed_group():
+    if not hasattr(torch._C._distributed_c10d.Backend, "shutdown"):
+        raise rig.Skip("this torch tells a backend of no destruction")
     rig.run(use_a_destroyed_group, 2)
 
 

@@ -82,7 +82,7 @@ def record_a_failure(rank, size, place):
 
 def recorded():
     if not hasattr(torch._C._distributed_c10d, "FlightRecorderHook"):
-        return print("skipped: this torch's flight recorder takes no other backends")
+        raise rig.Skip("this torch's flight recorder takes no other backends")
     rig.run(record_calls, 2)
     place = tempfile.mktemp(prefix="gyre-torch-")
     asked = {"TORCH_FR_DUMP_ON_TIMEOUT": "1", "TORCH_FR_DUMP_TEMP_FILE": place,
