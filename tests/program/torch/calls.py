@@ -1,4 +1,5 @@
-"""Each collective of torch.distributed, at 2 to 4 ranks, against values computed plainly."""
+"""Each collective of torch.distributed, at 2 to 4 ranks of a machine and at 3 nodes, against values
+computed plainly."""
 
 import torch
 import torch.distributed as dist
@@ -29,6 +30,7 @@ def each_way(call, *arguments, **options):
 def all_at_all_sizes(main, *arguments):
     for size in SIZES:
         rig.run(main, size, *arguments)
+    rig.run(main, 3, *arguments, apart=True)
 
 
 # -- reductions ------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import unittest.mock
 
 import torch
 import torch.distributed as dist
@@ -26,17 +27,25 @@ def lose_a_rank(rank, size, asynchronous):
         else:
             dist.all_reduce(tensor)
 
+    begun = time.monotonic()
     rig.raises(dist.DistBackendError, ["gyre: all_reduce: GYRE_PEER_LOST", "rank 1",
                                        os.uname().nodename], reduce)
+    took = time.monotonic() - begun
     rig.raises(dist.DistBackendError, ["GYRE_PEER_LOST"], dist.barrier)
     backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
     if hasattr(backend, "get_error"):  # older versions have none
         assert backend.get_error() == torch._C._distributed_c10d.ErrorType.REMOTE_ERROR
+    return took
 
 
 def a_killed_rank():
-    for asynchronous in (False, True):
-        rig.run(lose_a_rank, 3, asynchronous, lost=(1,))
+    """The survivors are told by the end of its process: no silence is long enough here."""
+    with unittest.mock.patch.dict(os.environ, GYRE_DEAD_TIME="0"):
+        for apart in (False, True):
+            for asynchronous in (False, True):
+                took = rig.run(lose_a_rank, 4, asynchronous, lost=(1,), apart=apart)
+                print(f"told after {1000 * max(took.values()):.0f} ms at the latest"
+                      f"{', over TCP' * apart}", flush=True)
 
 
 def lose_with_future(rank, size):

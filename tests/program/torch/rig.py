@@ -47,8 +47,10 @@ def _leave(backend):
         dist.destroy_process_group()
 
 
-def _rank_process(main, rank, size, place, backend, results, arguments):
+def _rank_process(main, rank, size, place, backend, results, apart, arguments):
     torch.set_num_threads(1)
+    if apart:
+        os.environ["GYRE_SIMULATED_NODE"] = str(rank)
     try:
         begin(rank, size, place, backend)
         results.put((rank, "fine", main(rank, size, *arguments)))
@@ -57,15 +59,16 @@ def _rank_process(main, rank, size, place, backend, results, arguments):
         results.put((rank, "failed", traceback.format_exc()))
 
 
-def run(main, size, *arguments, backend="gyre", lost=()):
+def run(main, size, *arguments, backend="gyre", lost=(), apart=False):
     """Runs main(rank, size, *arguments) on each rank, and gives what they return, by rank. Ranks in
-    `lost` may end without a result."""
+    `lost` may end without a result. Where they are `apart`, each is a node of its own."""
     context = multiprocessing.get_context("fork")
     results = context.SimpleQueue()
     place = tempfile.mktemp(prefix="gyre-torch-")
     processes = [
         context.Process(
-            target=_rank_process, args=(main, rank, size, place, backend, results, arguments)
+            target=_rank_process,
+            args=(main, rank, size, place, backend, results, apart, arguments),
         )
         for rank in range(size)
     ]

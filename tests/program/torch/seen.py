@@ -34,17 +34,46 @@ def make_calls(rank, size):
     dist.reduce_scatter_tensor(torch.empty(2), torch.ones(2 * size))
 
 
+def make_other_calls(rank, size):
+    root = rank == 0
+    ones = torch.ones(6)
+    dist.reduce(ones, 0)
+    dist.gather(torch.ones(2), [torch.empty(2) for _ in range(size)] if root else None, 0)
+    dist.scatter(torch.empty(3), [torch.ones(3)] * size if root else None, 0)
+    dist.all_gather([torch.empty(5) for _ in range(size)], torch.ones(5))
+    dist.reduce_scatter(torch.empty(3), [torch.ones(3)] * size)
+    dist.all_to_all_single(torch.empty(2 * size), torch.ones(2 * size))
+    dist.all_to_all([torch.empty(2) for _ in range(size)], [torch.ones(2)] * size)
+    dist.barrier()
+    dist.recv(torch.empty(7), 1) if root else dist.send(torch.ones(7), 0)
+    with dist._coalescing_manager(async_ops=False):
+        dist.all_reduce(ones)
+        dist.all_reduce(torch.ones(2))
+
+
 def profile_calls(rank, size):
     dist.barrier()
-    events = events_of(lambda: make_calls(rank, size))
+    events = events_of(lambda: [make_calls(rank, size), make_other_calls(rank, size)])
     told = [(event["Collective name"], event["In msg nelems"], event["Out msg nelems"],
-             event["dtype"], event["Group size"]) for event in events]
+             event["dtype"]) for event in events]
     assert told == [
-        ("allreduce", 6, 6, "Double", size),
-        ("_allgather_base", 3, 3 * size, "Float", size),
-        ("broadcast", 5, 5, "BFloat16", size),
-        ("_reduce_scatter_base", 2 * size, 2, "Float", size),
+        ("allreduce", 6, 6, "Double"),
+        ("_allgather_base", 3, 3 * size, "Float"),
+        ("broadcast", 5, 5, "BFloat16"),
+        ("_reduce_scatter_base", 2 * size, 2, "Float"),
+        ("reduce", 6, 6, "Float"),
+        ("gather", 2, 2 * size if rank == 0 else 2, "Float"),
+        ("scatter", 3 * size if rank == 0 else 3, 3, "Float"),
+        ("allgather", 5, 5 * size, "Float"),
+        ("reduce_scatter", 3 * size, 3, "Float"),
+        ("alltoall_base", 2 * size, 2 * size, "Float"),
+        ("alltoall", 2 * size, 2 * size, "Float"),
+        ("barrier", 0, 0, "Byte"),
+        ("recv" if rank == 0 else "send", 7, 7, "Float"),
+        ("allreduce", 6, 6, "Float"),
+        ("allreduce", 2, 2, "Float"),
     ], told
+    assert {event["Group size"] for event in events} == {size}
 
 
 def profiled():

@@ -11,10 +11,15 @@ import torch.distributed.checkpoint
 import torch.distributed.tensor.parallel
 import torch.distributed.checkpoint.state_dict as states
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 import rig
+
+if rig.OLD:  # where both were in the making
+    from torch.distributed._composable.fsdp import MixedPrecisionPolicy, fully_shard
+    from torch.distributed._tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+else:
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 
 class Block(torch.nn.Module):
@@ -98,20 +103,29 @@ def compare(size, kind, tolerance):
         assert ours[rank][1] == ours[0][1], "ranks have different weights"
 
 
+def needs_fsdp2():
+    if rig.OLD:
+        raise rig.Skip("this torch's FSDP2 is for CUDA devices only")
+
+
 def fsdp2():
+    needs_fsdp2()
     compare(2, "plain", 0)
     compare(3, "plain", 1e-5)
 
 
 def fsdp2_in_bf16():
+    needs_fsdp2()
     compare(2, "bf16", 1e-5)
 
 
 def fsdp2_in_memory_of_the_group():
+    needs_fsdp2()
     compare(2, "allocated", 0)
 
 
 def hybrid_shards():
+    needs_fsdp2()
     compare(4, "hybrid", 1e-5)
 
 
@@ -201,6 +215,7 @@ def load(rank, size, folder):
 
 def checkpoints():
     """Two ranks save, three ranks load, over either backend."""
+    needs_fsdp2()
     for asynchronous, writer, reader in ((False, "gyre", "gyre"), (False, "gloo", "gyre"),
                                          (True, "gyre", "gloo")):
         folder = tempfile.mkdtemp(prefix="gyre-torch-checkpoint-")
