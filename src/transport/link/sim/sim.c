@@ -8,7 +8,10 @@
  * not its number of peers. A post asks the world to wake the rank, so bytes move at the rank's next
  * poll and not inside the post. Buffers of the world grow as needed; nothing else is allocated
  * after attach().
- * Tested by tests/link/sim.c and tests/sim/engine.c. */
+ *
+ * A channel whose descriptor is -1 is yet to be made, as over TCP: its pipe takes posts, and has no
+ * line until renew(). A line that breaks is not made anew.
+ * Tested by tests/link/sim.c, tests/sim/engine.c and tests/unit/transport/link/sim/world_test.c. */
 #include "transport/link/end.h"
 #include "transport/link/sim/world.h"
 
@@ -22,16 +25,18 @@
 struct sim_pipe {
     struct gyre_pipe end;
     struct sim_wire *wire;
-    struct gyre_sim_end *line;
-    LIST_ENTRY(sim_pipe) in_wire;
+    struct gyre_sim_end *line; /* NULL: there is none yet */
+    LIST_ENTRY(sim_pipe) in_wire, in_unmade;
     bool parting;
+    bool asked; /* broken() has told that the line is yet to be made */
+    bool due;   /* a pipe without a line has completions to tell */
 };
 
 struct sim_wire {
     struct gyre_sim_world *world;
     uint32_t rank;
     uint16_t epoch;
-    LIST_HEAD(, sim_pipe) pipes;
+    LIST_HEAD(, sim_pipe) pipes, unmade; /* unmade: those without a line */
     struct gyre_pipe *departed;
     uint64_t moved; /* bytes, both ways */
 };
@@ -39,8 +44,20 @@ struct sim_wire {
 /* Has the pipe looked at in a poll of the rank: something was posted. */
 static void stir(struct sim_pipe *pipe)
 {
-    gyre_sim_end_mark(pipe->line);
+    if (pipe->line)
+        gyre_sim_end_mark(pipe->line);
+    else
+        pipe->due = true;
     gyre_sim_world_wake(pipe->wire->world, pipe->wire->rank, 0);
+}
+
+/* The line, made or not, is over: the peer learns of it as of a closed socket. */
+static void close_line(struct sim_pipe *pipe)
+{
+    if (pipe->line)
+        gyre_sim_end_close(pipe->line);
+    else
+        LIST_REMOVE(pipe, in_unmade);
 }
 
 /* -- wire -------------------------------------------------------------------------------------- */
@@ -75,7 +92,7 @@ static void sim_close(struct gyre_wire *base)
     }
     while ((pipe = LIST_FIRST(&wire->pipes))) {
         LIST_REMOVE(pipe, in_wire);
-        gyre_sim_end_close(pipe->line);
+        close_line(pipe);
         gyre_end_destroy(&pipe->end);
     }
     gyre_end_forget(&wire->departed);
@@ -104,6 +121,10 @@ static int open_pipe(struct sim_wire *wire, const struct gyre_channel *channel,
     }
     struct sim_pipe *pipe = (struct sim_pipe *)*out;
     pipe->wire = wire;
+    if (channel->fds && channel->fd[0] < 0) {
+        LIST_INSERT_HEAD(&wire->unmade, pipe, in_unmade);
+        return 0;
+    }
     status = gyre_sim_end_open(wire->world, wire->rank, peer, pipe, &pipe->line);
     if (status) {
         gyre_end_destroy(*out);
@@ -139,7 +160,7 @@ static void sim_detach(struct gyre_pipe *end)
 {
     struct sim_pipe *pipe = (struct sim_pipe *)end;
     struct sim_wire *wire = pipe->wire;
-    gyre_sim_end_close(pipe->line);
+    close_line(pipe);
     LIST_REMOVE(pipe, in_wire);
     gyre_end_depart(end, &wire->departed);
     gyre_sim_world_wake(wire->world, wire->rank, 0);
@@ -196,7 +217,8 @@ static void break_pipe(struct sim_pipe *pipe, int status)
                      "rank %u: the simulated connection to rank %u failed: %s", pipe->end.rank,
                      pipe->end.peer, gyre_status_name(status));
     gyre_end_fail(&pipe->end, status);
-    gyre_sim_end_close(pipe->line); /* the peer learns of it as of a closed socket */
+    if (pipe->line)
+        gyre_sim_end_close(pipe->line); /* the peer learns of it as of a closed socket */
 }
 
 static void read_from_world(struct sim_pipe *pipe)
@@ -240,11 +262,25 @@ static void write_to_world(struct sim_pipe *pipe)
     } while (bytes > 0);
 }
 
+/* Tells of posts that ended while their line is yet to be made: withdrawn, or with their pipe. */
+static int harvest_unmade(struct sim_wire *wire, struct gyre_completion *out, int max)
+{
+    struct sim_pipe *pipe;
+    int count = 0;
+    LIST_FOREACH(pipe, &wire->unmade, in_unmade)
+    if (pipe->due) {
+        count += gyre_stream_complete(pipe->end.stream[0], out + count, max - count);
+        pipe->due = count == max; /* there may be more */
+    }
+    return count;
+}
+
 static int sim_poll(struct gyre_wire *base, uint64_t now, struct gyre_completion *out, int max)
 {
     struct sim_wire *wire = (struct sim_wire *)base;
     struct sim_pipe *pipe;
     int count = gyre_end_harvest(&wire->departed, out, max);
+    count += harvest_unmade(wire, out + count, max - count);
     while (count < max && (pipe = gyre_sim_world_take_marked(wire->world, wire->rank))) {
         if (!pipe->end.status) {
             read_from_world(pipe);
@@ -258,14 +294,14 @@ static int sim_poll(struct gyre_wire *base, uint64_t now, struct gyre_completion
     return count;
 }
 
-/* Counts bytes that have not arrived as moving, as over TCP: a bad link is no standstill of ranks
- * that wait for each other. */
+/* Counts bytes that have not arrived as moving, as over TCP, and a line that is yet to be made: a
+ * bad link is no standstill of ranks that wait for each other. */
 static uint64_t sim_moved(const struct gyre_wire *base)
 {
     const struct sim_wire *wire = (const struct sim_wire *)base;
     const struct sim_pipe *pipe;
     LIST_FOREACH(pipe, &wire->pipes, in_wire)
-    if (!pipe->end.status && gyre_sim_end_is_carried(pipe->line))
+    if (!pipe->end.status && (!pipe->line || gyre_sim_end_is_carried(pipe->line)))
         return wire->moved + gyre_sim_world_now(wire->world);
     return wire->moved;
 }
@@ -274,7 +310,68 @@ static int sim_arm(struct gyre_wire *base, struct gyre_alarm *alarm)
 {
     const struct sim_wire *wire = (const struct sim_wire *)base;
     alarm->fd = -1;
-    return wire->departed || gyre_sim_world_has_marked(wire->world, wire->rank) ? GYRE_AGAIN : 0;
+    const struct sim_pipe *pipe;
+    bool due = wire->departed || gyre_sim_world_has_marked(wire->world, wire->rank);
+    LIST_FOREACH(pipe, &wire->unmade, in_unmade)
+    due |= pipe->due;
+    return due ? GYRE_AGAIN : 0;
+}
+
+/* -- lines that are made at their first use ---------------------------------------------------- */
+
+static bool sim_broken(struct gyre_wire *base, struct gyre_break *lost)
+{
+    struct sim_wire *wire = (struct sim_wire *)base;
+    struct sim_pipe *pipe;
+    LIST_FOREACH(pipe, &wire->unmade, in_unmade)
+    if (!pipe->asked && !pipe->end.status) {
+        pipe->asked = true;
+        *lost = (struct gyre_break){.peer = pipe->end.peer, .first = true};
+        return true;
+    }
+    return false;
+}
+
+static int sim_part(struct gyre_pipe *end, int index, uint32_t newer, uint64_t *received)
+{
+    const struct sim_pipe *pipe = (struct sim_pipe *)end;
+    (void)newer;
+    *received = 0;
+    return end->status ? end->status : pipe->line || index ? GYRE_INVALID : 0;
+}
+
+/* Opens this rank's end of the line. Where that is over already, the pipe fails as on a socket that
+ * was reset. What was posted leaves at once, also while the rank computes. */
+static int sim_renew(struct gyre_pipe *end, int index, int fd, uint32_t number, uint64_t received)
+{
+    struct sim_pipe *pipe = (struct sim_pipe *)end;
+    struct gyre_sim_end *line;
+    (void)fd, (void)number, (void)received;
+    if (end->status || pipe->line || index)
+        return end->status ? end->status : GYRE_INVALID;
+    if (gyre_sim_end_open(pipe->wire->world, end->rank, end->peer, pipe, &line)) {
+        break_pipe(pipe, GYRE_PEER_LOST);
+    } else {
+        LIST_REMOVE(pipe, in_unmade);
+        pipe->line = line;
+        write_to_world(pipe);
+    }
+    stir(pipe);
+    return 0;
+}
+
+/* Fails a pipe whose peer left before there was a line. */
+static bool sim_gone(struct gyre_pipe *end, int index, bool told)
+{
+    struct sim_pipe *pipe = (struct sim_pipe *)end;
+    if (end->status || pipe->line || index || !told)
+        return false;
+    gyre_trouble_set(&end->trouble, GYRE_MISMATCH,
+                     "rank %u has left by gyre_finalize(), but rank %u still needs it", end->peer,
+                     end->rank);
+    gyre_end_fail(end, GYRE_MISMATCH);
+    stir(pipe);
+    return true;
 }
 
 const struct gyre_driver gyre_driver_sim = {.name = "sim",
@@ -290,4 +387,8 @@ const struct gyre_driver gyre_driver_sim = {.name = "sim",
                                             .poll = sim_poll,
                                             .state = gyre_end_state,
                                             .arm = sim_arm,
+                                            .broken = sim_broken,
+                                            .part = sim_part,
+                                            .renew = sim_renew,
+                                            .gone = sim_gone,
                                             .moved = sim_moved};

@@ -329,6 +329,83 @@ static void who_attaches_to_the_dead_is_told(void **state)
     gyre_sim_world_destroy(world);
 }
 
+/* A pipe whose line is yet to be made. */
+static struct gyre_pipe *unmade_pipe_to(struct gyre_wire *wire, uint32_t peer)
+{
+    struct gyre_pipe *pipe;
+    struct gyre_channel channel = {.peer = peer, .fd = {-1}, .fds = 1};
+    assert_int_equal(gyre_driver_sim.attach(wire, &channel, &pipe, NULL), 0);
+    return pipe;
+}
+
+static struct duo unmade_duo(void)
+{
+    struct duo duo = {.world = world_of(2, 1, (struct gyre_sim_link){.latency_ns = 10})};
+    for (uint32_t i = 0; i < 2; i++) {
+        duo.rank[i].wire = wire_of(duo.world, i);
+        duo.rank[i].right = unmade_pipe_to(duo.rank[i].wire, !i);
+        duo.rank[i].status = NEVER;
+    }
+    return duo;
+}
+
+static void what_was_posted_before_there_was_a_line_goes_over_it(void **state)
+{
+    struct duo duo = unmade_duo();
+    struct gyre_break lost;
+    uint32_t data = 9, out = 0;
+    uint64_t received = 1;
+    one_message(&duo, &data, &out, 4);
+    run_duo(&duo);
+    assert_int_equal(duo.rank[1].done, 0);
+    assert_true(gyre_driver_sim.broken(duo.rank[0].wire, &lost));
+    assert_true(lost.first && lost.peer == 1);
+    assert_false(gyre_driver_sim.broken(duo.rank[0].wire, &lost)); /* told once */
+    assert_int_equal(gyre_driver_sim.part(duo.rank[0].right, 0, 1, &received), 0);
+    assert_int_equal(received, 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(gyre_driver_sim.renew(duo.rank[i].right, 0, -1, 1, 0), 0);
+    run_duo(&duo);
+    assert_int_equal(out, 9);
+    assert_int_equal(gyre_driver_sim.part(duo.rank[0].right, 0, 2, &received), GYRE_INVALID);
+    assert_int_equal(gyre_driver_sim.renew(duo.rank[0].right, 0, -1, 2, 0), GYRE_INVALID);
+    assert_false(gyre_driver_sim.gone(duo.rank[0].right, 0, true));
+    duo_end(&duo);
+}
+
+static void posts_end_without_a_line(void **state)
+{
+    struct duo duo = unmade_duo();
+    struct gyre_match second = {.sequence = 2};
+    struct gyre_alarm alarm;
+    uint32_t out;
+    assert_int_equal(gyre_driver_sim.recv(duo.rank[0].right, &match, &out, 4, 1), 0);
+    assert_int_equal(gyre_driver_sim.cancel(duo.rank[0].right, 1), 0);
+    assert_int_equal(gyre_driver_sim.arm(duo.rank[0].wire, &alarm), GYRE_AGAIN);
+    poll_rank(duo.world, &duo.rank[0]);
+    assert_int_equal(duo.rank[0].status, -ECANCELED);
+    assert_int_equal(gyre_driver_sim.arm(duo.rank[0].wire, &alarm), 0);
+    assert_int_equal(gyre_driver_sim.recv(duo.rank[0].right, &second, &out, 4, 2), 0);
+    assert_false(gyre_driver_sim.gone(duo.rank[0].right, 0, false));
+    assert_true(gyre_driver_sim.gone(duo.rank[0].right, 0, true));
+    poll_rank(duo.world, &duo.rank[0]);
+    assert_int_equal(duo.rank[0].status, GYRE_MISMATCH);
+    gyre_driver_sim.detach(duo.rank[0].right);
+    duo_end(&duo);
+}
+
+static void a_line_that_broke_before_both_had_it_is_told(void **state)
+{
+    struct duo duo = unmade_duo();
+    assert_int_equal(gyre_driver_sim.renew(duo.rank[0].right, 0, -1, 1, 0), 0);
+    gyre_sim_world_reset(duo.world, 0, 1);
+    gyre_driver_sim.renew(duo.rank[1].right, 0, -1, 1, 0);
+    run_duo(&duo);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(gyre_driver_sim.state(duo.rank[i].right, NULL), GYRE_PEER_LOST);
+    duo_end(&duo);
+}
+
 static void a_paused_rank_is_not_stepped_and_loses_nothing(void **state)
 {
     struct duo duo = duo_of((struct gyre_sim_link){.latency_ns = 1000});
@@ -447,6 +524,9 @@ int main(void)
         cmocka_unit_test(one_direction_can_be_slow),
         cmocka_unit_test(a_killed_rank_is_noticed_after_its_last_words),
         cmocka_unit_test(who_attaches_to_the_dead_is_told),
+        cmocka_unit_test(what_was_posted_before_there_was_a_line_goes_over_it),
+        cmocka_unit_test(posts_end_without_a_line),
+        cmocka_unit_test(a_line_that_broke_before_both_had_it_is_told),
         cmocka_unit_test(a_paused_rank_is_not_stepped_and_loses_nothing),
         cmocka_unit_test(a_blocked_way_keeps_what_it_has),
         cmocka_unit_test(a_corrupted_byte_is_seen_wherever_it_is),
