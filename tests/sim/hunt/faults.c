@@ -98,6 +98,14 @@ static void pause_rank(struct gyre_domain *rank, uint64_t until)
         rank->watch.silent_until = until;
 }
 
+/* Whether a reset finds no connection: at most the attempt to make one fails. */
+static bool spares(const struct hunt_fault *fault)
+{
+    bool *spared = &hunt.spared[fault - hunt.is->fault];
+    *spared = !hunt_links_reset(fault->a, fault->b);
+    return *spared;
+}
+
 /* True: it did something. Of damage and of missing memory only the end of the run can tell. */
 static bool begin(const struct hunt_fault *fault)
 {
@@ -110,6 +118,8 @@ static bool begin(const struct hunt_fault *fault)
         pause_rank(a, gyre_now_ns() + fault->lasts);
         break;
     case HUNT_RESET:
+        if (spares(fault))
+            return true;
         gyre_sim_world_reset(hunt.world, fault->a, fault->b);
         return b->life == HUNT_LIVES;
     case HUNT_CORRUPT:
@@ -125,6 +135,11 @@ static bool begin(const struct hunt_fault *fault)
     case HUNT_RESET_WATCH:
         hunt_watch_reset(fault->a, fault->skip % 2 == 0);
         return true;
+    case HUNT_RESET_DIAL:
+        hunt.dials_to_reset[fault->a] += 1 + fault->skip % 3;
+        return true;
+    case HUNT_STALE_DIAL:
+        return hunt_links_repeat(fault->a);
     default:
         for_links(fault, hurt);
         return true;
@@ -191,12 +206,17 @@ static bool too_long(void)
     return sum > TOLERATED;
 }
 
+static bool is_harmless(const struct hunt_fault *fault)
+{
+    return fault->kind == HUNT_STALE || fault->kind == HUNT_TWIN ||
+           fault->kind >= HUNT_RESET_WATCH; /* the rest are of what is made anew, or tried again */
+}
+
 /* Whether the fault has begun and may fail the job. */
 static bool may_fail(uint32_t i)
 {
     const struct hunt_fault *fault = &hunt.is->fault[i];
-    if (!hunt.begun[i] || fault->kind == HUNT_STALE || fault->kind == HUNT_TWIN ||
-        fault->kind == HUNT_RESET_WATCH)
+    if (!hunt.begun[i] || hunt.spared[i] || is_harmless(fault))
         return false;
     if (waits_to_happen(fault))
         return happened(fault);

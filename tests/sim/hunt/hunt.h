@@ -5,6 +5,7 @@
  *                │          ├─ rank.c     a rank: a coroutine that calls gyre/gyre.h; its domain
  *                │          ├─ program.c  the operations that ranks call, and what must come out
  *                │          ├─ watch.c    the ranks' failure detectors, and channels between them
+ *                │          ├─ links.c    connections of links that are made at their first use
  *                │          ├─ faults.c   what happens to ranks and links, and who is to blame
  *                │          └─ memory.c   the heap, by owner
  *                └─ shrink.c  the smallest scenario that still fails
@@ -25,6 +26,8 @@
 #define HUNT_OPS    12
 #define HUNT_FAULTS 5
 #define HUNT_RESETS 3 /* of the watch's connections, besides */
+#define HUNT_DIALS  2 /* faults of links that are made at their first use, besides */
+#define HUNT_MOST   (HUNT_FAULTS + HUNT_RESETS + HUNT_DIALS)
 #define HUNT_NOBODY UINT32_MAX
 
 enum hunt_call {
@@ -71,6 +74,8 @@ enum hunt_fault_kind {
     /* The watch's connection between rank a, of another node than rank 0, and rank 0, or the rank
      * above it in a tree of nodes, is reset. */
     HUNT_RESET_WATCH,
+    HUNT_RESET_DIAL, /* the next connection that is being made from rank a or to it is reset */
+    HUNT_STALE_DIAL, /* what rank a asked last to make a connection arrives once more */
     HUNT_FAULT_KINDS
 };
 
@@ -86,13 +91,14 @@ struct hunt_scenario {
     uint64_t seed; /* of jitter, and of the order in which ranks start */
     uint32_t n, per_node;
     uint32_t fan_out; /* of the watch's tree of nodes; 0: rank 0 has a channel to each rank */
+    bool on_demand;   /* links between nodes are made at their first use */
     uint64_t latency_ns, jitter_ns, bytes_per_second, coalesce_ns;
     uint32_t piece_bytes, window_bytes;
     enum gyre_seal_mode security;
     const char *slice, *algorithms; /* GYRE_SLICE, GYRE_ALGO */
     uint32_t ops, faults;
     struct hunt_op op[HUNT_OPS];
-    struct hunt_fault fault[HUNT_FAULTS + HUNT_RESETS];
+    struct hunt_fault fault[HUNT_MOST];
 };
 
 struct hunt_outcome {

@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "collectives/comm/progress.h"
 #include "sim/hunt/hunt.h"
+#include "transport/link/on_demand.h"
 #include "transport/link/sim/world.h"
 #include "transport/watch/detect/failure_detector.h"
 
@@ -41,10 +42,22 @@ struct gyre_watch {
     bool parting, deaf; /* deaf: the rank reads no more */
 };
 
+/* A connection of a link that a rank wants made. */
+struct hunt_wish {
+    bool is;
+    uint32_t number;  /* of the last attempt; older ones are forgotten */
+    uint64_t vain_ns; /* for which attempts came to nothing */
+};
+
 struct gyre_domain { /* a rank */
     uint32_t rank;
     enum hunt_life life;
     struct gyre_links *links;
+    struct gyre_on_demand on_demand;
+    struct gyre_on_demand_peer far[HUNT_RANKS];
+    struct hunt_wish wish[HUNT_RANKS];
+    uint32_t asked_of, asked_number; /* the last that was asked for a connection; 0: none was */
+    bool links_ended;                /* whoever asks for a connection is told */
     struct gyre_joined joined;
     struct gyre_health health;
     struct gyre_activity activity;
@@ -68,7 +81,11 @@ struct hunt {
     struct gyre_rng rng;
     FILE *log;
     uint64_t hash, bound;
-    bool begun[HUNT_FAULTS + HUNT_RESETS];
+    bool begun[HUNT_MOST];
+    bool spared
+        [HUNT_MOST]; /* resets that found no connection, but perhaps one that was being made */
+    bool made[HUNT_RANKS][HUNT_RANKS]; /* connections of links, by the lower rank and the higher */
+    uint32_t dials_to_reset[HUNT_RANKS];
     uint64_t wires;
     uint32_t reset_ends; /* ranks at an end of a connection of the watch that was reset, as bits */
     uint64_t clogged_until[HUNT_RANKS][HUNT_RANKS], slower_ns[HUNT_RANKS][HUNT_RANKS];
@@ -108,7 +125,10 @@ enum hunt_event_kind {
     HUNT_MESSAGE, /* of one detector to another */
     HUNT_END_OF_CHANNEL,
     HUNT_END_OF_PROCESS,
-    HUNT_DIAL, /* a rank makes a connection of its watch anew */
+    HUNT_DIAL,        /* a rank makes a connection of its watch anew */
+    HUNT_LINK_DIAL,   /* a rank tries to make a connection of a link */
+    HUNT_LINK_ASK,    /* it has reached its peer */
+    HUNT_LINK_ANSWER, /* the peer's answer has reached it */
     HUNT_FAULT_BEGINS,
     HUNT_FAULT_ENDS
 };
@@ -146,6 +166,22 @@ void hunt_watch_reset(uint32_t far, bool root_notices);
  * there is no way or no message. */
 bool hunt_watch_haunt(uint32_t to, uint32_t from);
 bool hunt_watch_repeat(uint32_t to, uint32_t from);
+
+/* -- links.c ----------------------------------------------------------------------------------- */
+
+/* Says which peers' links the rank makes at their first use. */
+void hunt_links_plan(struct gyre_domain *rank);
+
+/* Has connections made that the rank's links want: as whoever waits in a call does. */
+void hunt_links_ask(struct gyre_domain *rank);
+
+void hunt_links_handle(const struct hunt_event *event);
+
+/* Whether two ranks had a connection to reset. An attempt to make one has failed now. */
+bool hunt_links_reset(uint32_t a, uint32_t b);
+
+/* What the rank asked last arrives once more. False: it never asked, or has ended. */
+bool hunt_links_repeat(uint32_t rank);
 
 /* -- faults.c ---------------------------------------------------------------------------------- */
 

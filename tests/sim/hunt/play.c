@@ -23,6 +23,14 @@ static uint64_t bound_of(const struct hunt_scenario *is)
     return bound;
 }
 
+/* Makes the lines of all pairs, so that no rank needs memory for one. */
+static void make_lines(void)
+{
+    for (uint32_t a = 0; a < hunt.is->n; a++)
+        for (uint32_t b = 0; b < a; b++)
+            gyre_sim_world_block(hunt.world, a, b, false);
+}
+
 static void open_job(const struct hunt_scenario *is, FILE *log, struct hunt_outcome *outcome)
 {
     struct gyre_sim_options options = {.seed = is->seed,
@@ -51,6 +59,7 @@ static void open_job(const struct hunt_scenario *is, FILE *log, struct hunt_outc
         hunt.member[r].pid = (int32_t)(1000 + r);
         snprintf(hunt.member[r].host, sizeof hunt.member[r].host, "host%u", r / is->per_node);
     }
+    make_lines();
     for (uint32_t r = 0; r < is->n; r++)
         hunt_rank_open(r);
     for (uint32_t r = 0; r < is->n; r++)
@@ -75,6 +84,8 @@ static void conduct(void)
     while (hunt_take_event(gyre_now_ns(), &event))
         if (event.kind == HUNT_FAULT_BEGINS || event.kind == HUNT_FAULT_ENDS)
             hunt_fault_event(&event);
+        else if (event.kind >= HUNT_LINK_DIAL && event.kind <= HUNT_LINK_ANSWER)
+            hunt_links_handle(&event);
         else
             hunt_watch_handle(&event);
 }

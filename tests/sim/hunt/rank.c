@@ -165,7 +165,7 @@ static struct gyre_traffic_keys keys_of(uint32_t rank, uint32_t peer)
     return keys;
 }
 
-/* Every rank attaches every other, as after a join. */
+/* Every rank attaches every other, as after a join, but for those whose links are made later. */
 int gyre_domain_meet(struct gyre_domain *domain, const char *configuration,
                      struct gyre_trouble *trouble)
 {
@@ -180,10 +180,12 @@ int gyre_domain_meet(struct gyre_domain *domain, const char *configuration,
         return status;
     if ((index = gyre_links_add_wire(domain->links, &gyre_driver_sim, wire)) < 0)
         return index;
+    hunt_links_plan(domain);
+    gyre_links_connect_on_demand(domain->links, index, &domain->on_demand);
     for (uint32_t peer = 0; peer < hunt.is->n && !status; peer++) {
         const struct gyre_traffic_keys keys = keys_of(domain->rank, peer);
         struct gyre_channel channel = {.peer = peer, .security = hunt.is->security, .keys = &keys};
-        if (peer != domain->rank)
+        if (peer != domain->rank && !domain->far[peer].far)
             status = gyre_links_attach(domain->links, index, &channel, trouble);
     }
     return status;
@@ -215,6 +217,7 @@ static bool still_parts(struct gyre_domain *domain)
     do {
         if (atomic_load(&domain->health.status) || gyre_links_bye(domain->links) != GYRE_AGAIN)
             return false;
+        hunt_links_ask(domain);
     } while (gyre_links_poll(domain->links, gyre_now_ns(), ignored, 16));
     return !atomic_load(&domain->health.status) && gyre_links_bye(domain->links) == GYRE_AGAIN;
 }
@@ -247,6 +250,7 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
         wake_at(domain, until);
         hand_back(domain);
     }
+    domain->links_ended = true;
     hunt_watch_leave(domain);
     while (!atomic_load(&domain->health.status) &&
            !gyre_detector_all_left(domain->watch.detector) && gyre_now_ns() < until) {
@@ -313,6 +317,7 @@ static void nap(struct gyre_domain *domain)
 int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle, uint64_t deadline)
 {
     if (!atomic_load(&domain->health.status) && idle->turns++) {
+        hunt_links_ask(domain);
         if (deadline != UINT64_MAX)
             wake_at(domain, deadline);
         nap(domain);

@@ -121,6 +121,19 @@ static void draw_watch_resets(struct hunt_scenario *scenario, struct gyre_rng *r
     }
 }
 
+/* Adds faults of links that are made at their first use, in a job that has such. They come early,
+ * when most are made. */
+static void draw_dial_faults(struct hunt_scenario *scenario, struct gyre_rng *rng)
+{
+    uint32_t count = scenario->on_demand ? (uint32_t)below(rng, HUNT_DIALS + 1) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct hunt_fault *fault = &scenario->fault[scenario->faults++];
+        draw_fault(fault, scenario, 0, rng);
+        fault->kind = one_in(rng, 2) ? HUNT_RESET_DIAL : HUNT_STALE_DIAL;
+        fault->at /= 1 + below(rng, 4);
+    }
+}
+
 static void draw_wire(struct hunt_scenario *scenario, struct gyre_rng *rng)
 {
     static const uint32_t pieces[] = {0, 0, 1, 7, 64, 1000, 5000};
@@ -194,6 +207,8 @@ void hunt_draw(struct hunt_scenario *scenario, uint64_t seed)
     for (uint32_t i = 0; i < scenario->faults; i++)
         draw_fault(&scenario->fault[i], scenario, gyre_mix64(HUNT_FAULTS * seed + i), &rng);
     draw_watch_resets(scenario, &rng);
+    scenario->on_demand = seed % 3 == 0; /* and so none of the seeds that hunt.c names */
+    draw_dial_faults(scenario, &rng);
 }
 
 /* -- print ------------------------------------------------------------------------------------- */
@@ -205,9 +220,10 @@ static const char *const calls[] = {
 
 const char *hunt_fault_name(enum hunt_fault_kind kind)
 {
-    static const char *const names[] = {"crash", "pause", "slow",      "loss",
-                                        "clog",  "split", "reset",     "corrupt",
-                                        "stale", "twin",  "no_memory", "reset of the watch"};
+    static const char *const names[] = {
+        "crash",           "pause",     "slow",  "loss", "clog",      "split",
+        "reset",           "corrupt",   "stale", "twin", "no_memory", "reset of the watch",
+        "reset of a dial", "stale dial"};
     return names[kind];
 }
 
@@ -216,12 +232,12 @@ void hunt_print(const struct hunt_scenario *is, FILE *to)
     fprintf(to,
             "seed %llu: %u ranks, %u a node, fan-out %u; latency %llu ns, jitter %llu ns, %llu "
             "B/s, pieces "
-            "%u, window %u, coalesce %llu ns, slice \"%s\", algorithms %s, %s\n",
+            "%u, window %u, coalesce %llu ns, slice \"%s\", algorithms %s, %s%s\n",
             (unsigned long long)is->seed, is->n, is->per_node, is->fan_out,
             (unsigned long long)is->latency_ns, (unsigned long long)is->jitter_ns,
             (unsigned long long)is->bytes_per_second, is->piece_bytes, is->window_bytes,
             (unsigned long long)is->coalesce_ns, is->slice, is->algorithms,
-            gyre_seal_word(is->security));
+            gyre_seal_word(is->security), is->on_demand ? ", links at their first use" : "");
     for (uint32_t i = 0; i < is->ops; i++)
         fprintf(to, "  call %u: %s, %llu of type %d, reduction %d, root %u%s%s%s%s\n", i,
                 calls[is->op[i].call], (unsigned long long)is->op[i].count, (int)is->op[i].type,

@@ -106,6 +106,12 @@ static bool flat_watch(void)
     return now.best->fan_out && keep_if_wrong(&less);
 }
 
+static bool links_at_once(void)
+{
+    struct hunt_scenario less = *now.best;
+    return drop_flag(&less.on_demand, &less);
+}
+
 void hunt_shrink(struct hunt_scenario *scenario, struct hunt_outcome *outcome)
 {
     bool smaller = true;
@@ -119,6 +125,7 @@ void hunt_shrink(struct hunt_scenario *scenario, struct hunt_outcome *outcome)
             smaller = true;
         smaller |= plainer_wire();
         smaller |= flat_watch();
+        smaller |= links_at_once();
         for (uint32_t i = 0; i < now.best->ops; i++)
             smaller |= plainer_call(i);
     }
