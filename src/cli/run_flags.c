@@ -32,11 +32,11 @@ const struct gyre_flag gyre_run_flags[FLAGS] = {
                "before the first of them; doubled each time, up to 30s (1s)"},
     [ELASTIC] = {"elastic", 0, "MIN[:MAX]",
                  "go on without ranks that are lost, while MIN are left"},
-    [JOB] = {"job", 0, "NAME", "the job's name (random)"},
+    [JOB] = {"job", 0, "NAME", "the job's name (random); with --elastic others may --join it"},
     [RDZV_ID] = {"rdzv-id", 0, "NAME", NULL}, /* torchrun's words for these */
     [RDZV_ENDPOINT] = {"rdzv-endpoint", 0, "HOST:PORT", NULL},
     [RDZV_BACKEND] = {"rdzv-backend", 0, "NAME", NULL},
-    [JOIN] = {"join", 0, NULL, "join the job --job that runs at --master-addr, met by --nnodes"},
+    [JOIN] = {"join", 0, NULL, "join the elastic job --job that runs at --master-addr"},
     [NESTED] = {"nested", 0, NULL, "inside a rank of another `gyre run`: start a job of its own"},
     [STANDALONE] = {"standalone", 0, NULL, NULL},
     [NODE] = {"node", 0, "INDEX", NULL},

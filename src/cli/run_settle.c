@@ -281,6 +281,15 @@ static int settle_join(const struct gyre_run_words *words, struct gyre_launch_op
     return 0;
 }
 
+/* A job that others may join: they know its name, its port and the user's own key. */
+static void settle_callers(struct gyre_launch_options *options)
+{
+    options->takes_callers =
+        options->elastic_least && options->job && !options->joining && !options->controlled;
+    if (options->takes_callers && !options->master_port)
+        options->master_port = 29500;
+}
+
 int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts,
                     struct gyre_launch_options *options, struct gyre_trouble *trouble)
 {
@@ -309,5 +318,8 @@ int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts
     if (!status && options->seating.nodes > 1 && !options->hosts && !words->of[SIMULATE] &&
         !options->master_port)
         options->master_port = 29500;
-    return status ? status : settle_join(words, options, trouble);
+    if (!status)
+        status = settle_join(words, options, trouble);
+    settle_callers(options);
+    return status;
 }

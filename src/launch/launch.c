@@ -11,7 +11,10 @@
  *                                └▶ ssh b ─▶ launcher ─▶ ranks    standard input
  *
  *     --join            launcher ─▶ ranks                         key of the user's own: the ranks
- *                                                                 join a job of --nnodes
+ *                                                                 join a job that runs
+ *
+ * An elastic job with a name of its own (--job) takes such callers. So it has the user's own key in
+ * every shape.
  *
  * The key is in this process only while children are being started, and is then wiped. Where lost
  * ranks are started again it is kept until the job has ended.
@@ -103,7 +106,8 @@ static int make_key(const struct gyre_launch_options *options, struct gyre_launc
         return read_sent_key(job, trouble);
     if (options->joining || (job->seating.nodes > 1 && !options->simulate && !options->hosts))
         return 0; /* a key made here would be unknown to the other launchers */
-    int status = gyre_random_bytes(job->key, sizeof job->key);
+    int status = options->takes_callers ? gyre_job_user_key(job->key, trouble)
+                                        : gyre_random_bytes(job->key, sizeof job->key);
     job->has_key = !status;
     return status ? gyre_trouble_set(trouble, status, "cannot make a key: %s", strerror(-status))
                   : 0;

@@ -31,6 +31,7 @@ struct gyre_launch_options {
     int elastic_most;       /* to which it may grow; 0: as many as at its start */
     int epoch;              /* of the first start; -1: the environment's */
     bool joining;           /* the ranks join a job that runs */
+    bool takes_callers;     /* launchers may call in (--join): the key is the user's own */
     const char *root_hosts; /* where these find it, beside master_addr; NULL: nowhere else */
 };
 

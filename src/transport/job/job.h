@@ -105,6 +105,10 @@ struct gyre_key_place {
  * thread. */
 int gyre_job_find_key(struct gyre_key_place *place, struct gyre_trouble *trouble);
 
+/* Reads the user's own key as a rank of several does that no launcher has started, and makes the
+ * file at first need. GYRE_INVALID or GYRE_REFUSED with its trouble. One thread. */
+int gyre_job_user_key(uint8_t key[32], struct gyre_trouble *trouble);
+
 /* Expands a Slurm node list: "gnode[10,20-22]x,b" → names. Calls each(name) in order. Returns 0 or
  * GYRE_INVALID, before the first call. A result of each() other than 0 ends the list and is
  * returned. */

@@ -371,6 +371,12 @@ int gyre_job_key_find(const struct gyre_options *options, struct gyre_job *job,
     return status;
 }
 
+int gyre_job_user_key(uint8_t key[GYRE_KEY_BYTES], struct gyre_trouble *trouble)
+{
+    const struct gyre_options none = {0};
+    return find_user_key(&none, 2, false, key, trouble);
+}
+
 /* -- a look at it ------------------------------------------------------------------------------ */
 
 static int look_for_key_file(struct gyre_key_place *place, uint8_t *key,

@@ -1,5 +1,6 @@
-/* `gyre run --join`: a launcher that is started by hand, whose ranks join a job that runs, where
- * the launchers of several nodes have met. */
+/* `gyre run --join`: a launcher that is started by hand, whose ranks join a job that runs: where
+ * the launchers of several nodes have met, on one machine, and over --hosts. A stand-in for ssh
+ * runs what it is told on this machine, without the user's key. */
 #include "base/port.h"
 #include "rig/launch_rig.h"
 #include "rig/test.h"
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FOREVER "100000000" /* epochs */
@@ -59,6 +61,62 @@ static void ranks_call_in_and_leave(void **state)
     rig_end(&caller);
 }
 
+/* Has two ranks call into a job that node[0] has started with so many, and leave it again. */
+static void call_and_leave(const char *job, const char *more)
+{
+    rig_start(&caller, WORDS("--join", "--master-addr", "127.0.0.1", "--master-port", port, "--job",
+                             job, "-n", "2", "--elastic", "1:4", TRAINING));
+    wait_for_next(more);
+    rig_signal(&caller, SIGHUP);
+    rig_wait_end(&caller);
+    assert_int_equal(caller.code, 0);
+    wait_for_next("let go ");
+    rig_signal(&node[0], SIGTERM);
+    rig_wait_end(&node[0]);
+    assert_false(rig_has(node[0].err_text, "lost"));
+    rig_wait_lifeless(&caller);
+    rig_wait_lifeless(&node[0]);
+    rig_end(&caller);
+    rig_end(&node[0]);
+}
+
+static void a_job_of_one_machine_takes_callers(void **state)
+{
+    (void)state;
+    rig_start(&node[0], WORDS("--master-port", port, "--job", "solo", "-n", "1", "--elastic", "1:4",
+                              TRAINING));
+    call_and_leave("solo", "3 ranks go on from step");
+}
+
+static void a_job_over_hosts_takes_callers(void **state)
+{
+    (void)state;
+    rig_start(&node[0], WORDS("--hosts", "a:1,b:1", "--master-addr", "127.0.0.1", "--master-port",
+                              port, "--job", "far", "--elastic", "1:4", TRAINING));
+    call_and_leave("far", "4 ranks go on from step");
+}
+
+/* A rank prints the key that its launcher has given it, and the port. */
+#define SHOWS                                                                                      \
+    SHELL("od -v -An -tx1 /proc/self/fd/$GYRE_KEY_FD | tr -d ' \\n'; echo; echo at $MASTER_PORT")
+
+static void a_job_that_nobody_may_join_has_a_key_of_its_own(void **state)
+{
+    const char *users = getenv("GYRE_KEY");
+    (void)state;
+    rig_run(&caller, NULL, WORDS("--elastic", "1:4", SHOWS)); /* without a name */
+    assert_int_equal(caller.code, 0);
+    assert_true(rig_has(caller.out_text, "at ") && !rig_has(caller.out_text, users));
+    rig_end(&caller);
+    rig_run(&caller, NULL, WORDS("--job", "solo", SHOWS)); /* not elastic */
+    assert_true(rig_has(caller.out_text, "at ") && !rig_has(caller.out_text, users));
+    rig_end(&caller);
+    rig_run(&caller, NULL, WORDS("--job", "solo", "--elastic", "1:4", SHOWS));
+    assert_true(rig_has(caller.out_text, users));
+    assert_true(rig_has(caller.out_text, "at 29500"));
+    rig_end(&caller);
+}
+
 static void a_call_that_cannot_be_made_is_refused(void **state)
 {
     (void)state;
@@ -73,15 +131,32 @@ static void a_call_that_cannot_be_made_is_refused(void **state)
     rig_end(&caller);
 }
 
+/* The stand-in for ssh. Hosts get the key from the launcher, and have none of their own. */
+static int write_ssh(void)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/ssh", rig_folder());
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return -1;
+    fputs("#!/bin/sh\nunset GYRE_KEY\nexport GYRE_KEY_FILE=/nowhere/key\nexec sh -c \"$2\"\n",
+          file);
+    setenv("GYRE_SSH", path, 1);
+    return fclose(file) || chmod(path, 0700);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_call_in_and_leave),
+        cmocka_unit_test(a_job_of_one_machine_takes_callers),
+        cmocka_unit_test(a_job_over_hosts_takes_callers),
+        cmocka_unit_test(a_job_that_nobody_may_join_has_a_key_of_its_own),
         cmocka_unit_test(a_call_that_cannot_be_made_is_refused),
     };
     uint16_t free_port = 0;
     int keeper = gyre_port_reserve(&free_port);
-    if (keeper < 0)
+    if (keeper < 0 || write_ssh())
         return 1;
     snprintf(port, sizeof port, "%u", free_port);
     setenv("GYRE_KEY", "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", 1);

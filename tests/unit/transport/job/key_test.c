@@ -353,6 +353,30 @@ static struct gyre_key_place look(enum gyre_key_origin origin)
     return place;
 }
 
+/* What a launcher reads for its ranks is what they would read, also where there is one only. */
+static void test_the_users_key_is_that_of_its_ranks(void **state)
+{
+    static const char digits[] =
+        "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
+    struct gyre_trouble trouble = {0};
+    uint8_t key[32], again[32];
+    no_key();
+    setenv("WORLD_SIZE", "1", 1);
+    assert_int_equal(gyre_job_user_key(key, &trouble), 0);
+    assert_int_equal(gyre_job_user_key(again, &trouble), 0); /* the file has been made */
+    assert_memory_equal(key, again, sizeof key);
+    write_file("own", digits, sizeof digits - 1, 0600);
+    setenv("GYRE_KEY_FILE", in_folder("own"), 1);
+    assert_int_equal(gyre_job_user_key(key, &trouble), 0);
+    for (int i = 0; i < 32; i++)
+        assert_int_equal(key[i], i);
+    setenv("GYRE_KEY", "short", 1);
+    assert_int_equal(gyre_job_user_key(key, &trouble), GYRE_INVALID);
+    assert_non_null(strstr(trouble.text, "GYRE_KEY"));
+    unsetenv("GYRE_KEY");
+    unsetenv("GYRE_KEY_FILE");
+}
+
 static void test_a_look_makes_nothing(void **state)
 {
     static const uint8_t nobody[8];
@@ -416,6 +440,8 @@ int main(void)
                                         remove_folder),
         cmocka_unit_test_setup_teardown(test_wrong_descriptors, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_descriptor_is_read_once_and_closed, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(test_the_users_key_is_that_of_its_ranks, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(test_a_look_makes_nothing, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_a_look_names_the_key, make_folder, remove_folder),
