@@ -327,9 +327,21 @@ static int read_launcher(struct gyre_job *job, struct gyre_trouble *trouble)
     return 0;
 }
 
-static int find_place(struct gyre_job *job, struct gyre_trouble *trouble)
+/* A launcher counts its own starts. In a store of the program's ranks of several launchers meet,
+ * whose counts differ where a node has come later (torchrun). There only the user's number
+ * counts. */
+static int find_epoch_of_group(const struct gyre_options *options, struct gyre_job *job,
+                               struct gyre_trouble *trouble)
 {
-    int status = gyre_job_find_epoch(&job->epoch, trouble);
+    return options->store && !gyre_job_variable("GYRE_EPOCH")
+               ? 0
+               : gyre_job_find_epoch(&job->epoch, trouble);
+}
+
+static int find_place(const struct gyre_options *options, struct gyre_job *job,
+                      struct gyre_trouble *trouble)
+{
+    int status = find_epoch_of_group(options, job, trouble);
     if (status == 0) {
         status = read_launcher(job, trouble);
     }
@@ -354,7 +366,7 @@ int gyre_job_find_rank(const struct gyre_options *options, struct gyre_job *job,
     *job = unknown_job;
     int status = find_identity(options, job, trouble);
     if (status == 0) {
-        status = find_place(job, trouble);
+        status = find_place(options, job, trouble);
     }
     return status;
 }
@@ -407,7 +419,7 @@ int gyre_job_discover_running(const struct gyre_options *options, struct gyre_jo
     const struct source *source = find_source();
     int status = source && gyre_job_variable(source->world) ? read_environment(job, trouble) : 0;
     if (status == 0) {
-        status = find_place(job, trouble);
+        status = find_place(options, job, trouble);
     }
     job->world = job->world > 2 ? job->world : 2;
     job->rank = job->first_here = 0;

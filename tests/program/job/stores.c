@@ -122,6 +122,26 @@ static void an_old_value_is_outlived(void **state)
                      0);
 }
 
+/* Ranks of two launchers, of which one has started its ranks before: torchrun after a node has
+ * come. */
+static int join_with_its_own_count(struct rig *rig, int rank)
+{
+    struct gyre_comm *comm;
+    setenv("TORCHELASTIC_RESTART_COUNT", rank ? "0" : "1", 1);
+    return store_join(rig->argument, "counts", rank, 2, &comm) || !sums(comm) ||
+           gyre_finalize(comm);
+}
+
+static void counts_of_launchers_may_differ(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run(&(struct rig){.n = 2,
+                                           .process = join_with_its_own_count,
+                                           .argument = store_table_make(STORE_GOOD)},
+                             60),
+                     0);
+}
+
 /* -- a folder ---------------------------------------------------------------------------------- */
 
 static int join_by_folder(struct rig *rig, int rank)
@@ -269,6 +289,7 @@ int main(void)
         cmocka_unit_test(groups_are_apart),
         cmocka_unit_test(a_name_is_used_again),
         cmocka_unit_test(an_old_value_is_outlived),
+        cmocka_unit_test(counts_of_launchers_may_differ),
         cmocka_unit_test(a_folder_is_a_store),
         cmocka_unit_test(a_bad_store_is_told),
         cmocka_unit_test(bad_options_are_told),
