@@ -1,13 +1,16 @@
-"""Programs as torchrun starts them: begun again after a death, and compiled by torch.compile.
+"""Programs as torchrun starts them: begun again after a death, begun again with more ranks, and
+compiled by torch.compile.
 
-    launched.py again | compiled BACKEND FOLDER     # what a rank runs"""
+    launched.py again | grown | compiled BACKEND FOLDER     # what a rank runs"""
 
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 import torch
 import torch.distributed as dist
@@ -66,6 +69,76 @@ def begun_again_after_a_death():
     assert ours == [f"start 1 from epoch 3: {[total] * 3}"] * 2, ours
 
 
+# -- more ranks ------------------------------------------------------------------------------------
+
+
+def run_grown(backend, folder):
+    """Of two ranks one dies at the first start. At the next one sleeps, and the other waits for it,
+    until torchrun ends both. Three ranks sum, and end."""
+    dist.init_process_group(backend)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    ones = torch.ones(3)
+    dist.all_reduce(ones)
+    if (rank, size, os.environ["TORCHELASTIC_RESTART_COUNT"]) == (1, 2, "0"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(folder, f"{rank}of{size}", repr(ones.tolist()))
+    if size < 3 and rank == 0:
+        signal.pause()
+    if size < 3:
+        dist.all_reduce(ones)
+    dist.destroy_process_group()
+
+
+# Each start has a store of its own: with a common one the agent of PyTorch 2.15 tells a node that
+# comes later no address. A busy machine may keep an agent from its beats for long.
+AGENT = {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+CONF = "last_call_timeout=3,keep_alive_max_attempt=100,read_timeout=300"
+
+
+def start_agent(folder, port, ranks, is_host):
+    """torchrun on a node of its own, of a job of one or two nodes."""
+    with open(os.path.join(folder, f"agent{ranks}"), "w") as told:
+        return subprocess.Popen(
+            [sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:2", "--nproc-per-node",
+             str(ranks), "--max-restarts", str(ranks - 1), "--rdzv-id", "grown",
+             "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}",
+             "--rdzv-conf", f"is_host={is_host},{CONF}", __file__, "grown", "gyre", folder],
+            stdout=told, stderr=told, env=dict(os.environ, **AGENT))
+
+
+def agents_told(folder):
+    return [open(os.path.join(folder, name)).read()[-3000:] for name in sorted(os.listdir(folder))
+            if name.startswith("agent")]
+
+
+def await_rank(folder, name, agent):
+    end = time.monotonic() + rig.LIMIT
+    while not os.path.exists(os.path.join(folder, name)):
+        assert agent.poll() is None and time.monotonic() < end, (name, *agents_told(folder))
+        time.sleep(0.05)
+
+
+def begun_again_with_more_ranks():
+    """A node that comes (--nnodes 1:2) has torchrun start all ranks again, in a larger world. The
+    nodes' counts of starts differ, because one has lost a rank before."""
+    folder, agents = tempfile.mkdtemp(prefix="gyre-torch-launched-"), []
+    with socket.create_server(("localhost", 0)) as free:
+        port = free.getsockname()[1]
+    try:
+        agents.append(start_agent(folder, port, 2, 1))
+        await_rank(folder, "rank1of2", agents[0])
+        agents.append(start_agent(folder, port, 1, 0))
+        codes = [agent.wait(rig.LIMIT) for agent in agents]
+        assert codes == [0, 0], (codes, *agents_told(folder))
+        found = [open(os.path.join(folder, f"rank{rank}of3")).read() for rank in range(3)]
+        assert found == [repr([3.0] * 3)] * 3, found
+    finally:
+        for agent in agents:
+            agent.terminate()  # it ends its ranks
+            agent.wait()
+        shutil.rmtree(folder)
+
+
 # -- compiled --------------------------------------------------------------------------------------
 
 
@@ -107,6 +180,7 @@ def compiled():
 
 if __name__ == "__main__":
     if sys.argv[2:]:
-        {"again": run_again, "compiled": run_compiled}[sys.argv[1]](*sys.argv[2:])
+        programs = {"again": run_again, "grown": run_grown, "compiled": run_compiled}
+        programs[sys.argv[1]](*sys.argv[2:])
     else:
-        rig.main(begun_again_after_a_death, compiled)
+        rig.main(begun_again_after_a_death, begun_again_with_more_ranks, compiled)
