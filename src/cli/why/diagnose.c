@@ -14,6 +14,7 @@
 
 #define STUCK_NS     UINT64_C(2000000000) /* a call that waits so long is looked into */
 #define SILENT_NS    UINT64_C(3000000000) /* a rank beats at least four times a second */
+#define UNUSUAL      10                   /* times the usual time of a call */
 #define REPEATS_MOST 512                  /* records searched for what comes next */
 
 static const char *const words[GYRE_WHY_KINDS] = {
@@ -57,12 +58,21 @@ static const struct gyre_trail *find_story(const struct gyre_trails *trails)
     return first;
 }
 
-/* The call in which most ranks wait is the one that a lost rank is missing from. */
+/* Whether a rank has ended a call, as its own records tell. */
+static bool left_call(const struct gyre_trail *trail, const struct gyre_call_record *call)
+{
+    const struct gyre_call_record *own =
+        trail ? gyre_trail_call(trail, call->comm, call->sequence) : NULL;
+    return own && own->ended;
+}
+
+/* The first call in which ranks wait, and that the lost rank has not ended. */
 static void tell_call(const struct gyre_trails *trails, struct gyre_finding *finding)
 {
+    const struct gyre_trail *lost = gyre_trail_of(trails, finding->rank);
     for (uint32_t i = 0; i < trails->count; i++) {
         const struct gyre_call_record *pending = gyre_trail_pending(&trails->of[i]);
-        if (!pending || trails->of[i].head.rank == finding->rank)
+        if (!pending || trails->of[i].head.rank == finding->rank || left_call(lost, pending))
             continue;
         if (!finding->wanted || pending->sequence < finding->sequence) {
             finding->wanted = pending;
@@ -87,23 +97,39 @@ static bool find_lost(const struct gyre_trails *trails, struct gyre_finding *fin
     return true;
 }
 
-/* A living job: its kernel says who is stopped, and the beats who does not run. */
+static bool beats_no_more(const struct gyre_trails *trails, const struct gyre_trail *trail)
+{
+    return trail->head.state == GYRE_RECORD_RUNS &&
+           trails->beaten > trail->head.now.wall + SILENT_NS;
+}
+
+static void tell_process(const struct gyre_trails *trails, const struct gyre_trail *trail,
+                         enum gyre_why_kind kind, struct gyre_finding *finding)
+{
+    finding->kind = kind;
+    finding->rank = trail->head.rank;
+    tell_call(trails, finding);
+    if (!finding->since)
+        finding->since = trail->head.now.wall;
+}
+
+/* A living job: its kernel says who is stopped, and the beats who does not run. Who is silent and
+ * ready to run has no core. */
 static bool find_stopped(const struct gyre_trails *trails, struct gyre_finding *finding)
 {
+    const struct gyre_trail *silent = NULL;
     for (uint32_t i = 0; i < trails->count; i++) {
         const struct gyre_trail *trail = &trails->of[i];
-        bool silent = trail->head.state == GYRE_RECORD_RUNS &&
-                      trails->beaten > trail->head.now.wall + SILENT_NS;
-        if (!trail->living || !(trail->stopped || silent))
-            continue;
-        finding->kind = GYRE_WHY_STOPPED;
-        finding->rank = trail->head.rank;
-        tell_call(trails, finding);
-        if (!finding->since)
-            finding->since = trail->head.now.wall;
-        return true;
+        if (trail->living && trail->stopped) {
+            tell_process(trails, trail, GYRE_WHY_STOPPED, finding);
+            return true;
+        }
+        if (trail->living && beats_no_more(trails, trail) && (!silent || silent->ready))
+            silent = trail;
     }
-    return false;
+    if (silent)
+        tell_process(trails, silent, silent->ready ? GYRE_WHY_CORE : GYRE_WHY_STOPPED, finding);
+    return silent != NULL;
 }
 
 /* -- calls ------------------------------------------------------------------------------------- */
@@ -186,39 +212,10 @@ static const struct gyre_trail *find_absent(const struct gyre_trails *trails, ui
     return absent;
 }
 
-static bool look_at_call(const struct gyre_trails *trails, const struct gyre_trail *trail,
-                         const struct gyre_call_record *pending, struct gyre_finding *finding)
+/* The call that has waited longest, messages aside; NULL: nobody waits. */
+static const struct gyre_call_record *oldest_call(const struct gyre_trails *trails,
+                                                  const struct gyre_trail **of)
 {
-    struct gyre_finding odd = {.comm = pending->comm, .sequence = pending->sequence};
-    if (pending->comm == GYRE_RECORD_MESSAGES)
-        return false;
-    if (find_odd(trails, pending->comm, pending->sequence, &odd)) {
-        odd.kind = kind_of_odd(&odd);
-        odd.story = finding->story;
-        *finding = odd;
-    } else {
-        const struct gyre_trail *absent = find_absent(trails, pending->comm, pending->sequence);
-        if (!absent)
-            return false;
-        finding->kind = GYRE_WHY_MISSING;
-        finding->rank = absent->head.rank;
-        finding->comm = pending->comm;
-        finding->sequence = pending->sequence;
-        finding->wanted = pending;
-    }
-    finding->since = gyre_trail_time(trail, pending->called);
-    for (uint32_t i = 0; i < trails->count; i++) {
-        const struct gyre_call_record *there =
-            gyre_trail_call(&trails->of[i], finding->comm, finding->sequence);
-        finding->waiting += there && !there->ended && trails->of[i].head.rank != finding->rank;
-    }
-    return true;
-}
-
-/* The call that has waited longest is looked at first. */
-static bool find_call(const struct gyre_trails *trails, struct gyre_finding *finding, bool any)
-{
-    const struct gyre_trail *of = NULL;
     const struct gyre_call_record *oldest = NULL;
     uint64_t since = UINT64_MAX;
     for (uint32_t i = 0; i < trails->count; i++) {
@@ -229,13 +226,72 @@ static bool find_call(const struct gyre_trails *trails, struct gyre_finding *fin
                       (pending->comm != oldest->comm && called < since));
         if (!first)
             continue;
-        of = &trails->of[i];
+        *of = &trails->of[i];
         oldest = pending;
         since = called;
     }
-    if (!oldest || (!any && trails->at < since + STUCK_NS))
+    return oldest;
+}
+
+/* Since when the call of a finding is waited for, and by how many. */
+static void tell_waiting(const struct gyre_trails *trails, const struct gyre_trail *trail,
+                         const struct gyre_call_record *pending, struct gyre_finding *finding)
+{
+    finding->since = gyre_trail_time(trail, pending->called);
+    for (uint32_t i = 0; i < trails->count; i++) {
+        const struct gyre_call_record *there =
+            gyre_trail_call(&trails->of[i], finding->comm, finding->sequence);
+        finding->waiting += there && !there->ended && trails->of[i].head.rank != finding->rank;
+    }
+}
+
+/* A call in which some wait and that others made otherwise: the first of its communicator. Whoever
+ * waits in an earlier one has only not seen its end before the job failed. */
+static bool find_odd_call(const struct gyre_trails *trails, struct gyre_finding *finding)
+{
+    const char *story = finding->story;
+    bool found = false;
+    for (uint32_t i = 0; i < trails->count; i++) {
+        const struct gyre_call_record *pending = gyre_trail_pending(&trails->of[i]);
+        if (!pending || pending->comm == GYRE_RECORD_MESSAGES ||
+            (found && pending->sequence >= finding->sequence))
+            continue;
+        struct gyre_finding odd = {
+            .comm = pending->comm, .sequence = pending->sequence, .story = story};
+        if (!find_odd(trails, pending->comm, pending->sequence, &odd))
+            continue;
+        odd.kind = kind_of_odd(&odd);
+        tell_waiting(trails, &trails->of[i], pending, &odd);
+        *finding = odd;
+        found = true;
+    }
+    return found;
+}
+
+/* The rank that the call which has waited longest lacks. */
+static bool find_missing_call(const struct gyre_trails *trails, struct gyre_finding *finding)
+{
+    const struct gyre_trail *of = NULL, *absent = NULL;
+    const struct gyre_call_record *oldest = oldest_call(trails, &of);
+    if (oldest)
+        absent = find_absent(trails, oldest->comm, oldest->sequence);
+    if (!absent)
         return false;
-    return look_at_call(trails, of, oldest, finding);
+    finding->kind = GYRE_WHY_MISSING;
+    finding->rank = absent->head.rank;
+    finding->comm = oldest->comm;
+    finding->sequence = oldest->sequence;
+    finding->wanted = oldest;
+    tell_waiting(trails, of, oldest, finding);
+    return true;
+}
+
+/* Whether a call waits so long that it is looked into. */
+static bool is_stuck(const struct gyre_trails *trails)
+{
+    const struct gyre_trail *of = NULL;
+    const struct gyre_call_record *oldest = oldest_call(trails, &of);
+    return oldest && trails->at >= gyre_trail_time(of, oldest->called) + STUCK_NS;
 }
 
 /* A message that waits, of a rank whose other end does not wait. */
@@ -261,6 +317,33 @@ static bool find_message(const struct gyre_trails *trails, struct gyre_finding *
     return false;
 }
 
+/* Where calls take long after all have come, the connections may show why. Those of a rank without
+ * a core are full, too. Where all ranks are here, they show it, or no link is slow. */
+static void look_at_links(const struct gyre_trails *trails, struct gyre_finding *finding)
+{
+    const bool all_here = trails->living && trails->count == trails->n;
+    const bool long_calls = finding->running_ns > GYRE_PACE_SHARE * finding->period_ns;
+    if (trails->living && finding->kind != GYRE_WHY_CORE && long_calls &&
+        gyre_find_slow_link(trails, &finding->link)) {
+        finding->kind = GYRE_WHY_LINK;
+        finding->rank = finding->link.rank;
+    } else if (finding->kind == GYRE_WHY_LINK && all_here) {
+        finding->kind = GYRE_WHY_NOTHING;
+        finding->rank = GYRE_TRAIL_NONE;
+    }
+}
+
+/* A call that waits, not yet long enough to be called stuck, but many times as long as usual. */
+static bool is_unsettled(const struct gyre_trails *trails, const struct gyre_finding *finding)
+{
+    const struct gyre_trail *of = NULL;
+    const struct gyre_call_record *oldest = oldest_call(trails, &of);
+    if (!oldest || !trails->living)
+        return false;
+    const double waited = (double)(int64_t)(trails->at - gyre_trail_time(of, oldest->called));
+    return waited > UNUSUAL * finding->period_ns && waited < STUCK_NS;
+}
+
 void gyre_diagnose(const struct gyre_trails *trails, struct gyre_finding *finding)
 {
     const struct gyre_trail *teller = find_story(trails);
@@ -269,7 +352,9 @@ void gyre_diagnose(const struct gyre_trails *trails, struct gyre_finding *findin
         return;
     if (teller)
         finding->story = teller->head.story;
-    if (find_call(trails, finding, teller != NULL) || find_message(trails, finding))
+    const bool stands = teller || is_stuck(trails);
+    if ((stands && (find_odd_call(trails, finding) || find_missing_call(trails, finding))) ||
+        find_message(trails, finding))
         return;
     if (teller) {
         finding->kind = GYRE_WHY_FAILED;
@@ -277,4 +362,7 @@ void gyre_diagnose(const struct gyre_trails *trails, struct gyre_finding *findin
         return;
     }
     gyre_diagnose_pace(trails, finding);
+    finding->unsettled = is_unsettled(trails, finding);
+    if (!finding->unsettled)
+        look_at_links(trails, finding);
 }

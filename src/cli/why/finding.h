@@ -2,6 +2,7 @@
 #ifndef GYRE_CLI_WHY_FINDING_H
 #define GYRE_CLI_WHY_FINDING_H
 
+#include "cli/why/links.h"
 #include "cli/why/trail.h"
 
 enum gyre_why_kind {
@@ -13,7 +14,7 @@ enum gyre_why_kind {
     GYRE_WHY_MISSING, /* the rank has not made the call */
     GYRE_WHY_CORE,    /* the rank comes late, and waits for a core */
     GYRE_WHY_LATE,    /* the rank comes late: it computes longer */
-    GYRE_WHY_LINK,    /* all come in time, and wait for what the rank sends */
+    GYRE_WHY_LINK,    /* all come in time, and wait for what the rank sends, or receives */
     GYRE_WHY_FAILED,  /* the job failed for another reason: its story tells */
     GYRE_WHY_KINDS
 };
@@ -27,9 +28,12 @@ struct gyre_finding {
     const struct gyre_call_record *made;   /* as the rank made it; NULL: it has not */
     uint64_t since;                        /* the wall clock's time; 0: unknown */
     uint32_t waiting;                      /* ranks that wait in it */
-    double late_ns, period_ns;             /* how late the rank is in each call; a call's time */
-    double delayed;                        /* of its running time, the share without a core */
+    double late_ns;                        /* how late the rank comes to each call */
+    double running_ns, period_ns;          /* a call once all have come; from call to call */
+    double delayed;                        /* of the time it wants a core, without one */
+    struct gyre_slow_link link;            /* of a slow link; busy 0: the calls tell, not sockets */
     uint32_t calls;                        /* that were compared */
+    bool unsettled;                        /* a call waits: soon more will be known */
     const char *story;                     /* the job's, where it failed */
 };
 

@@ -11,16 +11,28 @@
 
 #define CALLS_LEAST 8
 #define CALLS_MOST  512
-#define LATE_SHARE  0.2  /* of a call's time, from which a rank counts as late */
-#define DELAY_SHARE 0.15 /* of its running time without a core, from which the core is shared */
-#define LINK_SHARE  0.6  /* of the calls in which somebody waits for the same rank */
+#define LAST_SHARE  0.25 /* of the calls, to which who is called late came last */
+#define KEPT_SHARE  0.6  /* of the time that all wait for the last, that they wait for it */
+#define AWAY_SHARE  0.3  /* of that, the time since it left the call before */
+#define DELAY_MOST  0.6  /* of the time it wants a core, the share without, that none is to have */
+#define DELAY_MORE  0.15 /* beyond the share of the others: its core is shared */
+#define LINK_SHARE  0.6  /* of the time in calls, in which somebody waits for the same rank */
+
+/* What the calls tell of one rank, summed over them. */
+struct pace_rank {
+    double late;     /* after the rank in the middle */
+    double kept_all; /* the same, of the calls to which it came last */
+    double away;     /* of that, the time since it had left its call before */
+    double wanted;   /* the time of calls in which somebody waited for it */
+    uint32_t came_last;
+};
 
 struct pace {
-    double *late; /* by trail, summed */
-    uint32_t *waited_for;
+    struct pace_rank *of; /* by trail */
+    double spread;        /* kept_all of all ranks */
+    double running;       /* from the last rank's call to the end */
     uint32_t calls;
     uint64_t first, last; /* the times of the calls compared */
-    double running;       /* summed: from the last rank's call to the end */
 };
 
 static int by_value(const void *a, const void *b)
@@ -29,11 +41,27 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* When a rank left the call before; 0: it had not, or nothing is known of it. */
+static uint64_t left_before(const struct gyre_trail *trail, const struct gyre_call_record *call)
+{
+    const struct gyre_call_record *before = call > trail->record ? call - 1 : NULL;
+    return before && before->ended ? gyre_trail_time(trail, before->ended) : 0;
+}
+
+/* Whoever is last because it left the call before last is not what slows the others down. */
+static void add_last(struct pace_rank *rank, uint64_t last, uint64_t middle, uint64_t left)
+{
+    const uint64_t from = left > middle ? left : middle;
+    rank->came_last++;
+    rank->kept_all += (double)(last - middle);
+    rank->away += last > from ? (double)(last - from) : 0;
+}
+
 /* Adds one call, if every rank has a record of it that has ended. */
 static void compare_call(const struct gyre_trails *trails, uint32_t comm, uint64_t sequence,
                          uint64_t *called, struct pace *pace)
 {
-    uint64_t sorted[GYRE_TRAILS_MAX], ended = 0;
+    uint64_t sorted[GYRE_TRAILS_MAX], left[GYRE_TRAILS_MAX], ended = 0;
     uint32_t waited_for[GYRE_TRAILS_MAX];
     for (uint32_t i = 0; i < trails->count; i++) {
         const struct gyre_call_record *there = gyre_trail_call(&trails->of[i], comm, sequence);
@@ -42,24 +70,58 @@ static void compare_call(const struct gyre_trails *trails, uint32_t comm, uint64
         sorted[i] = called[i] = gyre_trail_time(&trails->of[i], there->called);
         uint64_t end = gyre_trail_time(&trails->of[i], there->ended);
         ended = end > ended ? end : ended;
+        left[i] = left_before(&trails->of[i], there);
         waited_for[i] = there->waits_on;
     }
     qsort(sorted, trails->count, sizeof *sorted, by_value);
     uint64_t middle = sorted[(trails->count - 1) / 2], last = sorted[trails->count - 1];
+    double running = (double)(int64_t)(ended - last);
+    pace->spread += (double)(last - middle);
     for (uint32_t i = 0; i < trails->count; i++) {
-        pace->late[i] += (double)(int64_t)(called[i] - middle);
+        pace->of[i].late += (double)(int64_t)(called[i] - middle);
+        if (called[i] == last)
+            add_last(&pace->of[i], last, middle, left[i]);
         for (uint32_t j = 0; j < trails->count; j++)
-            pace->waited_for[j] += trails->of[j].head.rank == waited_for[i];
+            if (trails->of[j].head.rank == waited_for[i])
+                pace->of[j].wanted += running;
     }
-    pace->running += (double)(int64_t)(ended - last);
+    pace->running += running;
     pace->last = pace->calls++ ? pace->last : last;
     pace->first = sorted[0];
 }
 
+/* Of the time in which the rank wanted a core, the share without one. */
 static double delayed_share(const struct gyre_trail *trail)
 {
     double all = (double)trail->head.ran_ns + (double)trail->head.delayed_ns;
     return all > 0 ? (double)trail->head.delayed_ns / all : 0;
+}
+
+static int by_delay(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Whether a rank that comes late lacks a core: far more often than it has one, or more often than
+ * the rank in the middle. */
+static bool lacks_core(const struct gyre_trails *trails, uint32_t rank)
+{
+    double share[GYRE_TRAILS_MAX];
+    uint32_t others = 0;
+    for (uint32_t i = 0; i < trails->count; i++)
+        if (i != rank)
+            share[others++] = delayed_share(&trails->of[i]);
+    qsort(share, others, sizeof *share, by_delay);
+    const double own = delayed_share(&trails->of[rank]);
+    return own > DELAY_MOST || own > share[(others - 1) / 2] + DELAY_MORE;
+}
+
+/* Whether it is this rank for which the others wait before their calls begin. */
+static bool keeps_others(const struct pace_rank *rank, const struct pace *pace)
+{
+    return rank->came_last > LAST_SHARE * pace->calls &&
+           rank->kept_all > KEPT_SHARE * pace->spread && rank->away > AWAY_SHARE * rank->kept_all;
 }
 
 static void judge_pace(const struct gyre_trails *trails, const struct pace *pace,
@@ -67,35 +129,32 @@ static void judge_pace(const struct gyre_trails *trails, const struct pace *pace
 {
     uint32_t latest = 0, wanted = 0;
     for (uint32_t i = 1; i < trails->count; i++) {
-        latest = pace->late[i] > pace->late[latest] ? i : latest;
-        wanted = pace->waited_for[i] > pace->waited_for[wanted] ? i : wanted;
+        latest = pace->of[i].late > pace->of[latest].late ? i : latest;
+        wanted = pace->of[i].wanted > pace->of[wanted].wanted ? i : wanted;
     }
     double period = (double)(pace->last - pace->first) / (pace->calls - 1);
-    double late = pace->late[latest] / pace->calls;
     finding->calls = pace->calls;
     finding->period_ns = period;
-    finding->late_ns = late;
+    finding->late_ns = pace->of[latest].late / pace->calls;
+    finding->running_ns = pace->running / pace->calls;
     finding->delayed = delayed_share(&trails->of[latest]);
     finding->rank = trails->of[latest].head.rank;
-    if (late > LATE_SHARE * period) {
-        finding->kind = finding->delayed > DELAY_SHARE ? GYRE_WHY_CORE : GYRE_WHY_LATE;
-    } else if (pace->running / pace->calls > LATE_SHARE * period &&
-               pace->waited_for[wanted] > LINK_SHARE * pace->calls) {
+    if (finding->late_ns > GYRE_PACE_SHARE * period && keeps_others(&pace->of[latest], pace)) {
+        finding->kind = lacks_core(trails, latest) ? GYRE_WHY_CORE : GYRE_WHY_LATE;
+    } else if (finding->running_ns > GYRE_PACE_SHARE * period &&
+               pace->of[wanted].wanted > LINK_SHARE * pace->running) {
         finding->kind = GYRE_WHY_LINK;
         finding->rank = trails->of[wanted].head.rank;
-        finding->late_ns = pace->running / pace->calls;
     }
 }
 
 bool gyre_diagnose_pace(const struct gyre_trails *trails, struct gyre_finding *finding)
 {
     const struct gyre_trail *first = &trails->of[0];
-    struct pace pace = {.late = calloc(trails->count, sizeof *pace.late),
-                        .waited_for = calloc(trails->count, sizeof *pace.waited_for)};
+    struct pace pace = {.of = calloc(trails->count, sizeof *pace.of)};
     uint64_t *called = calloc(trails->count, sizeof *called);
     uint32_t looked = 0;
-    for (uint32_t i = first->records;
-         pace.late && pace.waited_for && called && looked < CALLS_MOST && i-- > 0;) {
+    for (uint32_t i = first->records; pace.of && called && looked < CALLS_MOST && i-- > 0;) {
         const struct gyre_call_record *call = &first->record[i];
         if (call->comm == GYRE_RECORD_MESSAGES)
             continue;
@@ -105,8 +164,7 @@ bool gyre_diagnose_pace(const struct gyre_trails *trails, struct gyre_finding *f
     bool enough = pace.calls >= CALLS_LEAST && trails->count > 1;
     if (enough)
         judge_pace(trails, &pace, finding);
-    free(pace.late);
-    free(pace.waited_for);
+    free(pace.of);
     free(called);
     return enough;
 }

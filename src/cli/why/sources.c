@@ -73,18 +73,54 @@ static bool is_all_digits(const char *text)
     return *text && text[strspn(text, "0123456789")] == '\0';
 }
 
-/* Whether the process is stopped. */
-static bool is_stopped(const char *pid)
+/* Reads a small file of /proc; the text ends with a NUL. False: there is none. */
+static bool read_proc_file(const char *path, char *text, size_t room)
 {
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    ssize_t got = fd >= 0 ? read(fd, text, room - 1) : -1;
     if (fd >= 0)
         close(fd);
     text[got > 0 ? got : 0] = '\0';
-    const char *end = strrchr(text, ')');
-    return end && end[1] && (end[2] == 'T' || end[2] == 't');
+    return got > 0;
+}
+
+/* The state of a thread as the kernel tells it: R, S, D, T, t, Z; 0: it has ended. */
+static char thread_state(const char *path)
+{
+    char text[512];
+    const char *end = read_proc_file(path, text, sizeof text) ? strrchr(text, ')') : NULL;
+    return end && end[1] ? end[2] : 0;
+}
+
+/* Reads how long the rank's thread has run, and has waited for a core, until now: whoever lacks a
+ * core writes its own head late. */
+static void read_times(const char *pid, struct gyre_trail *trail)
+{
+    char path[80], text[128];
+    unsigned long long ran, delayed;
+    snprintf(path, sizeof path, "/proc/%.20s/task/%u/schedstat", pid, trail->head.thread);
+    if (!read_proc_file(path, text, sizeof text) || sscanf(text, "%llu %llu", &ran, &delayed) != 2)
+        return;
+    trail->head.ran_ns = ran;
+    trail->head.delayed_ns = delayed;
+}
+
+/* Notes whether a process is stopped, and whether a thread of it runs or waits for a core. */
+static void look_at_threads(const char *pid, struct gyre_trail *trail)
+{
+    char path[80];
+    const struct dirent *entry;
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    const char state = thread_state(path);
+    trail->stopped = state == 'T' || state == 't';
+    snprintf(path, sizeof path, "/proc/%.20s/task", pid);
+    DIR *folder = opendir(path);
+    while (folder && (entry = readdir(folder))) {
+        snprintf(path, sizeof path, "/proc/%.20s/task/%.20s/stat", pid, entry->d_name);
+        trail->ready |= is_all_digits(entry->d_name) && thread_state(path) == 'R';
+    }
+    if (folder)
+        closedir(folder);
 }
 
 static bool answers_to(const struct gyre_trail *trail, const char *name)
@@ -114,7 +150,8 @@ static int take_records_at(struct gyre_trails *trails, int folder, const char *f
     close(fd);
     if (!ours)
         return 0;
-    trail.stopped = is_stopped(pid);
+    look_at_threads(pid, &trail);
+    read_times(pid, &trail);
     return keep_trail(trails, &trail, trouble);
 }
 

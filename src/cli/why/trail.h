@@ -18,6 +18,7 @@ struct gyre_trail {
     uint32_t records;
     bool living;  /* read from its process */
     bool stopped; /* by a signal, or by a debugger */
+    bool ready;   /* a thread of it runs, or waits for a core */
 };
 
 struct gyre_trails {

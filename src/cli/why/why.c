@@ -13,6 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define LOOK_EVERY_MS 200 /* while a call waits unusually long */
+#define LOOKS_MOST    12
 
 /* A command over the records of one job. */
 struct asking {
@@ -73,6 +77,23 @@ static int open_asking(const struct asking *asking, char **argv, const char **wo
 
 /* -- why --------------------------------------------------------------------------------------- */
 
+/* Finds out what is wrong. Where a living job's call waits unusually long, more is known soon. */
+static int find_reason(const char *where, struct gyre_trails *trails, struct gyre_finding *finding,
+                       struct gyre_trouble *trouble)
+{
+    const struct timespec pause = {0, LOOK_EVERY_MS * 1000000};
+    int status = 0;
+    gyre_diagnose(trails, finding);
+    for (int look = 0; !status && finding->unsettled && look < LOOKS_MOST; look++) {
+        nanosleep(&pause, NULL);
+        gyre_trails_free(trails);
+        status = gyre_trails_read(trails, where, trouble);
+        if (!status)
+            gyre_diagnose(trails, finding);
+    }
+    return status;
+}
+
 int gyre_cli_why(char **argv)
 {
     static const struct gyre_flag flag[] = {{"json", 'j', NULL, "one object instead of words"},
@@ -98,10 +119,10 @@ int gyre_cli_why(char **argv)
     struct gyre_trails trails = {0};
     struct gyre_finding finding = {0};
     int status = open_asking(&asking, argv, word, &where, &trails, &trouble);
-    if (!status) {
-        gyre_diagnose(&trails, &finding);
+    if (!status)
+        status = find_reason(where, &trails, &finding, &trouble);
+    if (!status)
         (word[0] ? gyre_why_print_json : gyre_why_print)(&trails, &finding);
-    }
     gyre_trails_free(&trails);
     if (status < 0)
         return gyre_cli_fail("why", status, &trouble);

@@ -85,7 +85,7 @@ static void tell_what(const struct gyre_finding *finding)
         [GYRE_WHY_MISSING] = "it has not made the call that the others wait in",
         [GYRE_WHY_CORE] = "it comes late to the calls, and waits for a core",
         [GYRE_WHY_LATE] = "it comes late to the calls: it computes longer than the others",
-        [GYRE_WHY_LINK] = "all come in time, and wait for what it sends",
+        [GYRE_WHY_LINK] = "all come in time, and wait for what its link carries",
         [GYRE_WHY_FAILED] = "the job has failed",
     };
     if (finding->kind == GYRE_WHY_NOTHING) {
@@ -99,13 +99,26 @@ static void tell_what(const struct gyre_finding *finding)
                what[finding->kind]);
 }
 
+static void tell_slow_link(const struct gyre_slow_link *link)
+{
+    char peer[40] = "another machine";
+    if (link->peer != GYRE_TRAIL_NONE)
+        snprintf(peer, sizeof peer, "rank %u", link->peer);
+    printf("link: %s rank %u: bytes under way for %.0f %% of a second, at %.2f MB/s; most %s %s\n",
+           link->receives ? "to" : "from", link->rank, 100 * link->busy, link->rate / 1e6,
+           link->receives ? "from" : "to", peer);
+}
+
 static void tell_pace(const struct gyre_finding *finding)
 {
     char late[32], period[32];
     if (finding->calls == 0)
         return;
-    gyre_why_span(late, sizeof late, finding->late_ns);
+    gyre_why_span(late, sizeof late,
+                  finding->kind == GYRE_WHY_LINK ? finding->running_ns : finding->late_ns);
     gyre_why_span(period, sizeof period, finding->period_ns);
+    if (finding->kind == GYRE_WHY_LINK && finding->link.busy > 0)
+        tell_slow_link(&finding->link);
     if (finding->kind == GYRE_WHY_LINK)
         printf("pace: %u calls compared: each ends %s after the last rank has come, of %s from "
                "call to call\n",
@@ -227,8 +240,13 @@ void gyre_why_print_json(const struct gyre_trails *trails, const struct gyre_fin
     if (finding->since)
         printf(",\"since_ns\":%" PRIu64, finding->since);
     if (finding->calls)
-        printf(",\"compared\":%u,\"late_ns\":%.0f,\"period_ns\":%.0f,\"without_core\":%.3f",
-               finding->calls, finding->late_ns, finding->period_ns, finding->delayed);
+        printf(",\"compared\":%u,\"late_ns\":%.0f,\"running_ns\":%.0f,\"period_ns\":%.0f,"
+               "\"without_core\":%.3f",
+               finding->calls, finding->late_ns, finding->running_ns, finding->period_ns,
+               finding->delayed);
+    if (finding->link.busy > 0)
+        printf(",\"link\":{\"way\":\"%s\",\"busy\":%.3f,\"bytes_a_second\":%.0f}",
+               finding->link.receives ? "to" : "from", finding->link.busy, finding->link.rate);
     if (finding->story) {
         fputs(",\"story\":", stdout);
         gyre_why_put_string(stdout, finding->story);
