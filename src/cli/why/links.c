@@ -141,8 +141,8 @@ static bool judge_loads(const struct gyre_trails *trails, const struct link_load
     const uint32_t out = find_outstanding(load, trails->count, false, watched);
     const uint32_t in = find_outstanding(load, trails->count, true, watched);
     const bool receives =
-        out == GYRE_TRAIL_NONE ||
-        (in != GYRE_TRAIL_NONE && 2 * rate_of(&load[in], true) < rate_of(&load[out], false));
+        out == GYRE_TRAIL_NONE || (in != GYRE_TRAIL_NONE && load[in].from != out &&
+                                   2 * rate_of(&load[in], true) < rate_of(&load[out], false));
     const uint32_t slow = receives ? in : out;
     if (slow == GYRE_TRAIL_NONE)
         return false;

@@ -9,14 +9,16 @@
 
 #include <stdlib.h>
 
-#define CALLS_LEAST 8
-#define CALLS_MOST  512
-#define LAST_SHARE  0.25 /* of the calls, to which who is called late came last */
-#define KEPT_SHARE  0.6  /* of the time that all wait for the last, that they wait for it */
-#define AWAY_SHARE  0.3  /* of that, the time since it left the call before */
-#define DELAY_MOST  0.6  /* of the time it wants a core, the share without, that none is to have */
-#define DELAY_MORE  0.15 /* beyond the share of the others: its core is shared */
-#define LINK_SHARE  0.6  /* of the time in calls, in which somebody waits for the same rank */
+#define CALLS_LEAST   8
+#define CALLS_MOST    512
+#define LAST_SHARE    0.25 /* of the calls, to which who is called late came last */
+#define KEPT_SHARE    0.6  /* of the time that all wait for the last, that they wait for it */
+#define AWAY_SHARE    0.3  /* of that, the time since it left the call before */
+#define DELAY_MOST    0.6 /* of the time it wants a core, the share without, that none is to have */
+#define DELAY_MORE    0.15 /* beyond the share of the others: its core is shared */
+#define STARVED       0.3  /* of its life, that a rank lacks a core */
+#define STARVED_TIMES 1.5  /* what the rank in the middle lacks one */
+#define LINK_SHARE    0.6  /* of the time in calls, in which somebody waits for the same rank */
 
 /* What the calls tell of one rank, summed over them. */
 struct pace_rank {
@@ -124,6 +126,26 @@ static bool keeps_others(const struct pace_rank *rank, const struct pace *pace)
            rank->kept_all > KEPT_SHARE * pace->spread && rank->away > AWAY_SHARE * rank->kept_all;
 }
 
+/* The rank that has lacked a core far longer than the rank in the middle, and for much of its life;
+ * GYRE_TRAIL_NONE: there is none. Over sockets it is late inside of calls, too. */
+static uint32_t find_starved(const struct gyre_trails *trails)
+{
+    double delayed[GYRE_TRAILS_MAX];
+    uint32_t most = 0, others = 0;
+    for (uint32_t i = 1; i < trails->count; i++)
+        if (trails->of[i].head.delayed_ns > trails->of[most].head.delayed_ns)
+            most = i;
+    for (uint32_t i = 0; i < trails->count; i++)
+        if (i != most)
+            delayed[others++] = (double)trails->of[i].head.delayed_ns;
+    qsort(delayed, others, sizeof *delayed, by_delay);
+    const struct gyre_record_head *head = &trails->of[most].head;
+    const double own = (double)head->delayed_ns;
+    const double lived = (double)(int64_t)(trails->at - head->opened.wall);
+    const bool starved = own > STARVED_TIMES * delayed[(others - 1) / 2] && own > STARVED * lived;
+    return starved ? most : GYRE_TRAIL_NONE;
+}
+
 static void judge_pace(const struct gyre_trails *trails, const struct pace *pace,
                        struct gyre_finding *finding)
 {
@@ -132,6 +154,7 @@ static void judge_pace(const struct gyre_trails *trails, const struct pace *pace
         latest = pace->of[i].late > pace->of[latest].late ? i : latest;
         wanted = pace->of[i].wanted > pace->of[wanted].wanted ? i : wanted;
     }
+    const uint32_t starved = find_starved(trails);
     double period = (double)(pace->last - pace->first) / (pace->calls - 1);
     finding->calls = pace->calls;
     finding->period_ns = period;
@@ -141,6 +164,12 @@ static void judge_pace(const struct gyre_trails *trails, const struct pace *pace
     finding->rank = trails->of[latest].head.rank;
     if (finding->late_ns > GYRE_PACE_SHARE * period && keeps_others(&pace->of[latest], pace)) {
         finding->kind = lacks_core(trails, latest) ? GYRE_WHY_CORE : GYRE_WHY_LATE;
+    } else if (starved != GYRE_TRAIL_NONE &&
+               finding->late_ns + finding->running_ns > GYRE_PACE_SHARE * period) {
+        finding->kind = GYRE_WHY_CORE;
+        finding->rank = trails->of[starved].head.rank;
+        finding->delayed = delayed_share(&trails->of[starved]);
+        finding->late_ns = pace->of[starved].late / pace->calls;
     } else if (finding->running_ns > GYRE_PACE_SHARE * period &&
                pace->of[wanted].wanted > LINK_SHARE * pace->running) {
         finding->kind = GYRE_WHY_LINK;
