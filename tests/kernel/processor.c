@@ -453,7 +453,6 @@ static void check_layer(const struct gyre_layer *layer, size_t samples,
     free_rig(&rig);
 }
 
-/* Convolution with all samples spread at once, two at a time, and one. */
 static void test_layers(void **state)
 {
     const struct gyre_layer layers[] = {
@@ -474,20 +473,31 @@ static void test_layers(void **state)
                             fused ? 0 : 1e-4f);
 }
 
-static void test_convolution(void **state)
+/* Convolution with all samples spread at once, two at a time, and one. */
+static void check_convolution(struct gyre_volume in, size_t padding)
 {
     const struct gyre_layer layer = {.kind = &gyre_layer_convolution,
                                      .name = "c",
-                                     .in = {2, 7, 9},
+                                     .in = in,
                                      .outputs = 5,
                                      .kernel = 3,
                                      .stride = 1,
-                                     .padding = 1};
-    const size_t each = 2 * 9 * 7 * 9 * sizeof(float);
+                                     .padding = padding};
+    const size_t shrunk = 2 - 2 * padding,
+                 each = in.channels * 9 * (in.height - shrunk) * (in.width - shrunk);
     for (int precision = GYRE_PRECISION_F32; precision <= GYRE_PRECISION_F16; precision++)
         for (size_t at_once = 1; at_once < 9; at_once *= 2)
-            check_layer(&layer, 5, (enum gyre_precision)precision, at_once * each,
+            check_layer(&layer, 5, (enum gyre_precision)precision, at_once * each * sizeof(float),
                         fused ? 0 : 1e-4f);
+}
+
+/* The gradients of weights are sums over places, which a product cuts in blocks of 256. */
+static void test_convolution(void **state)
+{
+    check_convolution((struct gyre_volume){2, 7, 9}, 1);
+    check_convolution((struct gyre_volume){1, 16, 16}, 1);
+    check_convolution((struct gyre_volume){1, 19, 18}, 0);
+    check_convolution((struct gyre_volume){2, 28, 28}, 1);
 }
 
 /* -- batch norm's own entries ------------------------------------------------------------------ */

@@ -28,6 +28,9 @@ struct gyre_product {
     size_t lda, ldb, ldc;
 };
 
+/* An own product adds up so many terms of a sum apart from the others, wherever it computes. */
+#define GYRE_DENSE_BLOCK 256
+
 struct gyre_dense;
 
 /* Allocates the workspace of one caller. The first create of a process looks for OpenBLAS, unless

@@ -23,7 +23,7 @@
 #endif
 
 #define BLOCK_M 96 /* a multiple of every tile's rows */
-#define BLOCK_K 256
+#define BLOCK_K GYRE_DENSE_BLOCK
 #define BLOCK_N 1024 /* a multiple of every tile's columns */
 
 size_t gyre_dense_own_floats(void)

@@ -52,9 +52,10 @@ static int convolution_shape(struct gyre_layer *layer, size_t batch, struct gyre
     layer->out = (struct gyre_volume){outputs, in.height + pad - k + 1, in.width + pad - k + 1};
     layer->kept_floats = 0;
     layer->at_once = samples_at_once(layer, batch);
-    layer->scratch_floats = layer->at_once * (weight_terms(layer) + outputs) * out_places(layer) +
-                            (1 + layer->at_once) * outputs * weight_terms(layer) +
-                            image_with_padding(layer);
+    layer->scratch_floats =
+        layer->at_once * (weight_terms(layer) + outputs) * out_places(layer) +
+        outputs * weight_terms(layer) + image_with_padding(layer) +
+        gyre_partials(layer->at_once, outputs, weight_terms(layer), out_places(layer));
     layer->parameter_count = layer->buffer_count = 0;
     gyre_layer_parameter(layer, "weight", 4, (size_t[]){outputs, in.channels, k, k})->fan_in =
         weight_terms(layer);

@@ -8,13 +8,15 @@
  *          └────────┘ └──┘
  *
  * Each element of C is summed over k in order, by fused multiply-adds, cut in blocks of 256: the
- * bits are those of the CPU's own product where that has fused multiply-adds (dense_inside.h).
+ * bits are those of the CPU's own product where that has fused multiply-adds (dense_inside.h). A
+ * sum of products adds up the blocks of all of them, in order, as the CPU does: each block is then
+ * a product of its own.
  * Tested by tests/kernel/processor.c. */
 #include "model/processor/cuda_launch.inc"
 
 #define TILE    64
 #define DEPTH   16 /* of a slice */
-#define BLOCK_K 256
+#define BLOCK_K GYRE_DENSE_BLOCK
 #define EACH    4 /* rows and columns of a thread */
 #define SIDE    (TILE / EACH)
 
@@ -28,6 +30,7 @@ struct multiplied {
     struct operand a, b;
     float *c;
     uint64_t m, n, k, ldc, c_step, count;
+    uint64_t cuts, each_k; /* of k: so many products of so many terms, the last of the rest */
     float alpha, beta;
 };
 
@@ -96,16 +99,18 @@ static __global__ void __launch_bounds__(THREADS)
     __shared__ float a[DEPTH][TILE], b[DEPTH][TILE];
     const uint64_t across = (given.n + TILE - 1) / TILE, down = (given.m + TILE - 1) / TILE;
     for (uint64_t tile = blockIdx.x; tile < across * down * given.count; tile += gridDim.x) {
-        const uint64_t s = tile / (across * down), row = tile / across % down * TILE,
-                       column = tile % across * TILE;
-        const float *from_a = given.a.at + s * given.a.sample,
-                    *from_b = given.b.at + s * given.b.sample;
-        float *c = given.c + s * given.c_step;
+        const uint64_t product = tile / (across * down), row = tile / across % down * TILE,
+                       column = tile % across * TILE, s = product / given.cuts,
+                       first = product % given.cuts * given.each_k,
+                       k = given.k - first < given.each_k ? given.k - first : given.each_k;
+        const float *from_a = given.a.at + s * given.a.sample + first * given.a.along_k,
+                    *from_b = given.b.at + s * given.b.sample + first * given.b.along_k;
+        float *c = given.c + product * given.c_step;
         float sum[EACH][EACH] = {};
-        for (uint64_t term = 0; term < given.k; term += DEPTH) {
-            const uint64_t left = given.k - term;
-            load_slice<A_ALONG_K>(a, given.a, from_a, row, given.m, term, given.k);
-            load_slice<B_ALONG_K>(b, given.b, from_b, column, given.n, term, given.k);
+        for (uint64_t term = 0; term < k; term += DEPTH) {
+            const uint64_t left = k - term;
+            load_slice<A_ALONG_K>(a, given.a, from_a, row, given.m, term, k);
+            load_slice<B_ALONG_K>(b, given.b, from_b, column, given.n, term, k);
             __syncthreads();
             add_slice(sum, a, b, left < DEPTH ? (uint32_t)left : DEPTH);
             __syncthreads();
@@ -179,12 +184,12 @@ static bool multiply_by_blas(struct gyre_processor *on, const struct gyre_produc
     return true;
 }
 
-static void multiply_each(struct gyre_processor *on, const struct gyre_products *products)
+/* A product with k cut in `cuts` is as many products, whose Cs lie behind each other. */
+static void multiply_by_tiles(struct gyre_processor *on, const struct gyre_products *products,
+                              uint64_t cuts)
 {
     const struct gyre_product *p = &products->first;
     struct multiplied given = {};
-    if (on && multiply_by_blas(on, products))
-        return;
     given.a = operand{p->a, p->lda, 1, products->a_step};
     if (p->form == GYRE_DENSE_TN)
         given.a = operand{p->a, 1, p->lda, products->a_step};
@@ -197,10 +202,18 @@ static void multiply_each(struct gyre_processor *on, const struct gyre_products 
     given.k = p->k;
     given.ldc = p->ldc;
     given.c_step = products->c_step;
-    given.count = products->count;
+    given.count = products->count * cuts;
+    given.cuts = cuts;
+    given.each_k = cuts > 1 ? BLOCK_K : p->k;
     given.alpha = p->alpha;
     given.beta = p->beta;
     post_product(on, p, given);
+}
+
+static void multiply_each(struct gyre_processor *on, const struct gyre_products *products)
+{
+    if (!on || !multiply_by_blas(on, products))
+        multiply_by_tiles(on, products, 1);
 }
 
 static void scale_each(struct gyre_processor *on, const struct gyre_products *products)
@@ -216,12 +229,16 @@ static void multiply_and_add(struct gyre_processor *on, const struct gyre_produc
 {
     const struct gyre_product *p = &products->first;
     struct gyre_products apart = *products;
+    uint64_t cuts = 1;
     apart.first.c = products->partials;
     apart.first.ldc = p->n;
     apart.first.beta = 0;
     apart.c_step = p->m * p->n;
-    multiply_each(on, &apart);
-    on->table->column_sums(on, p->c, products->partials, products->count, p->m * p->n,
+    if (!multiply_by_blas(on, &apart)) {
+        cuts = (p->k + BLOCK_K - 1) / BLOCK_K;
+        multiply_by_tiles(on, &apart, cuts);
+    }
+    on->table->column_sums(on, p->c, products->partials, products->count * cuts, p->m * p->n,
                            p->beta != 0);
 }
 

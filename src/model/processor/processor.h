@@ -43,9 +43,15 @@ struct gyre_window {
 struct gyre_products {
     struct gyre_product first;
     size_t count, a_step, b_step, c_step;
-    float *partials;               /* count x m x n floats of workspace, with a c_step of 0 */
+    float *partials;               /* gyre_partials() floats of workspace, with a c_step of 0 */
     enum gyre_precision precision; /* to which A and B have been rounded */
 };
+
+/* The workspace of a sum of `count` products: none for a single one, nor on the CPU. */
+static inline size_t gyre_partials(size_t count, size_t m, size_t n, size_t k)
+{
+    return count > 1 ? count * ((k + GYRE_DENSE_BLOCK - 1) / GYRE_DENSE_BLOCK) * m * n : 0;
+}
 
 /* Batch norm over a batch. Arrays have a number for each channel. */
 struct gyre_norm {

@@ -72,6 +72,21 @@ same "--preset wine --epochs 2 --ranks 3 --sharded --accumulate 2 --batch 5"
 same "--data digits:test --model convnet --epochs 1 --batch 72 --ranks 2 --sync-batch-norm \
     --precision bf16"
 same "--preset wine --epochs 2 --precision f16"
+
+# Images of 28 x 28, whose places are more than a block of a product: 24 of the tool's own bytes.
+{
+    printf '\000\000\010\003\000\000\000\030\000\000\000\034\000\000\000\034'
+    head -c 118816 "$tool" | tail -c 18816
+} >"$folder/images"
+{
+    printf '\000\000\010\001\000\000\000\030'
+    for group in 1 2 3; do printf '\000\001\002\003\004\005\006\007'; done
+} >"$folder/labels"
+for batch in 4 12; do
+    same "--data $folder/images --labels $folder/labels --test $folder/images \
+        --test-labels $folder/labels --model convnet --epochs 2 --batch $batch --ranks 2 \
+        --sync-batch-norm --precision bf16"
+done
 same "--preset wine --epochs 3 --ranks 2 --optimizer sgd --momentum 0.9 --compare-every 1"
 
 # A run goes on where it ended, on the other kind: there, and back.
