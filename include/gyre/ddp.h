@@ -23,9 +23,20 @@
  * more, in the order in which its gradients became ready; so addresses from gyre_ddp_gradient()
  * (and, of a sharded engine, gyre_ddp_value()) may change in that gyre_ddp_wait(), and never again.
  *
- * Calls return GYRE_OK or a negative status; gyre_error() of the communicator tells the story. A
- * failure of one rank is a failure of all: none is left waiting. Every rank makes every call, but
- * for those marked "not collective". All are for one thread.
+ * On a device. Values may be the memory of the communicator's CUDA device, all of them and of
+ * GYRE_F32. Then gradients, values and feedback are its memory, which the host may not touch, and
+ * are reduced there. gyre_ddp_options.stream says on which stream gradients are written: a gradient
+ * is ready when what is on the stream at gyre_ddp_ready() has ended, and buckets are reduced beside
+ * the stream while the host and the stream go on. gyre_ddp_wait() waits for both, so that whatever
+ * comes later finds gradients as they shall be; its `waited_ns` begins when the stream has come so
+ * far. gyre_ddp_clip(), gyre_ddp_gather() and gyre_ddp_compare() also wait for the stream first.
+ * Without a stream nothing may be under way on these memories when the engine is called. Not yet on
+ * a device: hooks. Tried on a stand-in for CUDA only.
+ *
+ * Calls return GYRE_OK or a negative status; gyre_error() of the communicator tells the story, and
+ * gyre_error(NULL) that of a device that fails. A failure of one rank is a failure of all: none is
+ * left waiting. Every rank makes every call, but for those marked "not collective". All are for one
+ * thread.
  */
 #ifndef GYRE_DDP_H
 #define GYRE_DDP_H
@@ -48,7 +59,7 @@ struct gyre_ddp_parameter {
     enum gyre_type type; /* GYRE_F32 or GYRE_F64 */
     int dimensions;      /* 0: a single number */
     uint64_t shape[GYRE_DDP_DIMENSIONS];
-    void *value; /* the caller's, rank 0's reach all ranks; see gyre_ddp_value() */
+    void *value; /* the caller's, of host or device; rank 0's reach all ranks; gyre_ddp_value() */
 };
 
 /* What belongs to the model, is not trained and shall be equal at the start: running means and the
@@ -131,12 +142,16 @@ struct gyre_ddp_options {
     struct gyre_ddp_buffers buffers;
     const struct gyre_ddp_hook
         *hook; /* instead of `wire`; copied, but for its context. NULL: none */
+
+    /* Where values are a CUDA device's: the cudaStream_t that gradients are written on, of that
+     * device. NULL: they are written already when gyre_ddp_ready() is called. */
+    void *stream;
 };
 
 #define GYRE_DDP_OPTIONS_INIT                                                                      \
     {                                                                                              \
         sizeof(struct gyre_ddp_options), 0, 0, GYRE_DDP_MEAN_OF_SAMPLES, GYRE_DDP_WIRE_AS_IS, 0,   \
-            0, 0, 0, 0, GYRE_DDP_LOOK_SMALL, 0, {NULL, 0}, NULL                                    \
+            0, 0, 0, 0, GYRE_DDP_LOOK_SMALL, 0, {NULL, 0}, NULL, NULL                              \
     }
 
 /* Makes the engine: compares names, shapes, types and options of all ranks, then gives every rank
@@ -145,8 +160,10 @@ struct gyre_ddp_options {
  *   Ownership: the caller destroys *ddp before the communicator ends; values stay the caller's and
  *              must live as long, but those of a sharded engine only until this returns: it has its
  *              own then (gyre_ddp_value()). Arrays and names are copied. On failure *ddp is NULL.
- *   Errors:    GYRE_INVALID (on all ranks, if any rank's arguments are), GYRE_MISMATCH with the
- *              first difference and who has it, -ENOMEM, as gyre_all_reduce(). */
+ *   Errors:    GYRE_INVALID (on all ranks, if any rank's arguments are: values here and there, on
+ *              another device than the communicator's, or on a device and GYRE_F64),
+ *              GYRE_MISMATCH with the first difference and who has it (ranks with values on the
+ *              host and on a device, too), -ENOMEM, as gyre_all_reduce(). */
 GYRE_API int gyre_ddp_create(struct gyre_ddp **ddp, struct gyre_comm *comm,
                              const struct gyre_ddp_parameter *parameter, int parameters,
                              const struct gyre_ddp_options *options);

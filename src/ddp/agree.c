@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define ODD_TOLD 16 /* ranks that a message names */
+#define ODD_TOLD 16     /* ranks that a message names */
+#define SUMMED   32768u /* bytes of a device's at once */
 
 /* -- arguments --------------------------------------------------------------------------------- */
 
@@ -42,6 +43,7 @@ static void put_hook(struct gyre_lines *lines, const struct gyre_ddp_hook *hook)
 static struct gyre_lines describe_engine(const struct gyre_ddp *ddp)
 {
     struct gyre_lines lines = {0};
+    gyre_lines_put(&lines, "values on %s\n", ddp->place.on ? "a CUDA device" : "the host");
     put_options(&lines, &ddp->options);
     put_hook(&lines, &ddp->hook);
     for (uint32_t i = 0; i < ddp->items; i++)
@@ -74,10 +76,20 @@ int gyre_ddp_agree(struct gyre_ddp *ddp, int refused, struct gyre_trouble *troub
 
 /* -- values ------------------------------------------------------------------------------------ */
 
-static uint32_t item_sum(struct gyre_ddp *ddp, uint32_t i)
+static int item_sum(struct gyre_ddp *ddp, uint32_t i, uint32_t *sum)
 {
     const struct gyre_ddp_item *item = &ddp->item[i];
-    return gyre_crc32c(0, gyre_ddp_value(ddp, (int)i), item->elements * gyre_type_size(item->type));
+    const uint8_t *value = gyre_ddp_value(ddp, (int)i);
+    const uint64_t bytes = item->elements * gyre_type_size(item->type);
+    uint8_t room[SUMMED];
+    int status = 0;
+    *sum = ddp->place.on ? 0 : gyre_crc32c(0, value, bytes);
+    for (uint64_t at = 0; ddp->place.on && !status && at < bytes; at += SUMMED) {
+        const uint64_t count = bytes - at < SUMMED ? bytes - at : SUMMED;
+        status = gyre_ddp_bring_home(ddp, room, value + at, count);
+        *sum = gyre_crc32c(*sum, room, count);
+    }
+    return status;
 }
 
 /* The sum of more than half of the ranks; where there is none, rank 0's. */
@@ -121,8 +133,10 @@ static int name_odd(struct gyre_ddp *ddp, struct gyre_trouble *trouble)
 {
     char who[ODD_TOLD * 12 + 64];
     for (uint32_t i = 0; i < ddp->items; i++) {
-        uint32_t mine = item_sum(ddp, i);
-        int status = gyre_all_gather(ddp->comm, &mine, ddp->sums, 1, GYRE_U32);
+        uint32_t mine;
+        int status = item_sum(ddp, i, &mine);
+        if (!status)
+            status = gyre_all_gather(ddp->comm, &mine, ddp->sums, 1, GYRE_U32);
         int odd = status ? 0 : count_odd(ddp->sums, ddp->n);
         if (status)
             return status;
@@ -141,12 +155,14 @@ static int name_odd(struct gyre_ddp *ddp, struct gyre_trouble *trouble)
 
 int gyre_ddp_compare_values(struct gyre_ddp *ddp, struct gyre_trouble *trouble)
 {
-    uint32_t mine = 0;
-    for (uint32_t i = 0; i < ddp->items; i++) {
-        uint32_t item = item_sum(ddp, i);
+    uint32_t mine = 0, item;
+    int status = gyre_ddp_await_stream(ddp);
+    for (uint32_t i = 0; !status && i < ddp->items; i++) {
+        status = item_sum(ddp, i, &item);
         mine = gyre_crc32c(mine, &item, sizeof item);
     }
-    int status = gyre_all_gather(ddp->comm, &mine, ddp->sums, 1, GYRE_U32);
+    if (!status)
+        status = gyre_all_gather(ddp->comm, &mine, ddp->sums, 1, GYRE_U32);
     if (!status && count_odd(ddp->sums, ddp->n))
         status = name_odd(ddp, trouble);
     return status;

@@ -1,7 +1,6 @@
 /* Checks and copies the arguments of gyre_ddp_create(). Tested by tests/program/ddp/ddp.c. */
 #include "base/size.h"
 #include "ddp/inside.h"
-#include "device/device.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -67,13 +66,6 @@ static int count_elements(const struct gyre_ddp_parameter *p, uint64_t *elements
     return 0;
 }
 
-/* Whether the CPU cannot touch the memory. CUDA is not loaded for this question. */
-static bool is_device_memory(const void *memory)
-{
-    const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
-    return cuda && gyre_device_cuda_present() && cuda->classify(memory) != GYRE_MEMORY_HOST;
-}
-
 static int check_item(const struct gyre_ddp_parameter *p, int index, bool trained)
 {
     if (!p->name || !*p->name)
@@ -87,12 +79,6 @@ static int check_item(const struct gyre_ddp_parameter *p, int index, bool traine
                            p->dimensions, GYRE_DDP_DIMENSIONS);
     if (!p->value)
         return gyre_refuse("gyre_ddp_create: '%s' has no value (NULL)", p->name);
-    if (is_device_memory(p->value))
-        return gyre_refuse(
-            "gyre_ddp_create: the value of '%s' is at %p, CUDA memory, and the engine "
-            "works in the host's: give it a copy there, or reduce gradients on the "
-            "device by gyre_all_reduce_on()",
-            p->name, p->value);
     return 0;
 }
 

@@ -53,6 +53,8 @@ int gyre_ddp_create(struct gyre_ddp **into, struct gyre_comm *comm,
     int refused = gyre_ddp_take_arguments(ddp, parameter, parameters, options);
     if (!refused)
         refused = allocate_items(ddp);
+    if (!refused)
+        refused = gyre_ddp_open_place(ddp);
     struct gyre_trouble told = {0};
     int status = gyre_ddp_join_ranks(ddp, refused, NULL, &told);
     if (told.status)
@@ -71,6 +73,8 @@ static void drop_cut(struct gyre_ddp *ddp)
     for (uint32_t b = 0; ddp->work && b < ddp->cut.buckets; b++)
         if (ddp->work[b])
             gyre_work_wait(ddp->work[b], -1);
+    (void)gyre_ddp_await_road(ddp);
+    (void)gyre_ddp_await_passes(ddp);
     gyre_ddp_release(ddp);
     gyre_cut_deinit(&ddp->cut);
 }
@@ -109,6 +113,7 @@ void gyre_ddp_destroy(struct gyre_ddp *ddp)
     if (!ddp)
         return;
     drop_cut(ddp);
+    gyre_ddp_close_place(ddp);
     gyre_ddp_free_items(ddp->item, ddp->items);
     gyre_ddp_free_items(ddp->buffer, ddp->buffers);
     free(ddp->size);
@@ -133,6 +138,11 @@ uint32_t gyre_ddp_items(const struct gyre_ddp *ddp, const struct gyre_ddp_item *
 struct gyre_comm *gyre_ddp_comm(const struct gyre_ddp *ddp)
 {
     return ddp->comm;
+}
+
+bool gyre_ddp_on_device(const struct gyre_ddp *ddp)
+{
+    return ddp->place.on != NULL;
 }
 
 bool gyre_ddp_in_step(const struct gyre_ddp *ddp)

@@ -14,13 +14,15 @@
  *   agreement.c   a status and lines of text that all ranks share, for other rooms, too
  *   pieces.c      the places of parameters, and a rank's own part of a bucket
  *   cut.c         parameters ─▶ buckets
- *   numbers.c     passes over gradients */
+ *   numbers.c     passes over gradients
+ *   place.c       host memory, or a device's with its queues */
 #ifndef GYRE_DDP_INSIDE_H
 #define GYRE_DDP_INSIDE_H
 
 #include "base/status.h"
 #include "ddp/cut.h"
 #include "ddp/engine.h"
+#include "model/processor/processor.h"
 
 #include <gyre/ddp.h>
 #include <stdbool.h>
@@ -49,6 +51,23 @@ struct gyre_ddp_wire_room {
     float scale;     /* a power of two; 0: gradients travel unencoded, in the first step */
 };
 
+/* What the passes of a step find on a device. */
+struct gyre_ddp_block {
+    double squares;
+    int32_t bad, unused;
+};
+
+/* Where gradients and values lie; place.c. All zeros: in host memory. */
+struct gyre_ddp_place {
+    const struct gyre_device *device;
+    struct gyre_processor *on;      /* passes over gradients */
+    struct gyre_device_queue *road; /* reductions */
+    void *passes, *road_stream;     /* the streams of both */
+    struct gyre_ddp_block *block;   /* on the device */
+    double *partials;               /* on the device: workspace for the largest bucket */
+    uint8_t *notes;                 /* on the host: as they travel */
+};
+
 struct gyre_ddp {
     struct gyre_comm *comm;
     struct gyre_comm *former; /* while it is regrouped: whose memory may still be there */
@@ -61,6 +80,7 @@ struct gyre_ddp {
     uint32_t buffers;
     struct gyre_ddp_item *buffer;
 
+    struct gyre_ddp_place place;
     struct gyre_cut cut;
     uint8_t *gradients;
     uint8_t *values;           /* sharded: laid out as gradients; NULL: the caller's values */
@@ -147,6 +167,10 @@ uint64_t gyre_ddp_note_elements(const struct gyre_ddp *ddp, enum gyre_type type)
 void gyre_ddp_write_note(const struct gyre_ddp *ddp, void *to, enum gyre_type type);
 void gyre_ddp_read_notes(struct gyre_ddp *ddp, const void *from, enum gyre_type type);
 
+/* The same for memory of this engine's place: through the host. */
+int gyre_ddp_put_note(const struct gyre_ddp *ddp, void *to, enum gyre_type type);
+int gyre_ddp_get_notes(struct gyre_ddp *ddp, const void *from, enum gyre_type type);
+
 /* Gives all notes to every rank, by an operation of its own. Collective. */
 int gyre_ddp_gather_notes(struct gyre_ddp *ddp);
 
@@ -198,8 +222,43 @@ int gyre_ddp_spread_blocks(struct gyre_ddp *ddp, uint8_t *memory);
 
 /* -- numbers.c --------------------------------------------------------------------------------- */
 
-bool gyre_ddp_finite(const void *data, uint64_t elements, enum gyre_type type);
-void gyre_ddp_scale(void *data, uint64_t elements, enum gyre_type type, double factor);
-double gyre_ddp_squares(const void *data, uint64_t elements, enum gyre_type type);
+/* On a device a look and a sum are told by gyre_ddp_take_block() only. */
+void gyre_ddp_look(const struct gyre_ddp *ddp, const void *data, uint64_t elements,
+                   enum gyre_type type, int32_t which, int32_t *bad);
+void gyre_ddp_scale(const struct gyre_ddp *ddp, void *data, uint64_t elements, enum gyre_type type,
+                    double factor);
+void gyre_ddp_add_squares(const struct gyre_ddp *ddp, const void *data, uint64_t elements,
+                          enum gyre_type type, double *sum);
+
+/* -- place.c ----------------------------------------------------------------------------------- */
+
+/* Finds where the caller's values lie. GYRE_INVALID where they lie in several places, or where this
+ * rank cannot reduce. */
+int gyre_ddp_open_place(struct gyre_ddp *ddp);
+void gyre_ddp_close_place(struct gyre_ddp *ddp);
+
+/* Makes known why a call fails, where the communicator does not know: gyre_error(NULL). */
+int gyre_ddp_told(int status, const struct gyre_trouble *told);
+
+/* Memory of the place, as gyre_alloc(); freed by gyre_ddp_free(). Copies and zeros, of whole words,
+ * are passes. */
+int gyre_ddp_alloc(const struct gyre_ddp *ddp, uint64_t bytes, void **memory);
+void gyre_ddp_copy(const struct gyre_ddp *ddp, void *to, const void *from, uint64_t bytes);
+void gyre_ddp_zero(const struct gyre_ddp *ddp, void *to, uint64_t bytes);
+
+/* Passes from now on begin when the caller's stream has come so far; reductions, when the passes
+ * have. */
+int gyre_ddp_meet_stream(const struct gyre_ddp *ddp);
+int gyre_ddp_meet_passes(const struct gyre_ddp *ddp);
+
+/* The host waits: for the caller's stream and all passes, for all passes, for all reductions. */
+int gyre_ddp_await_stream(const struct gyre_ddp *ddp);
+int gyre_ddp_await_passes(const struct gyre_ddp *ddp);
+int gyre_ddp_await_road(struct gyre_ddp *ddp);
+
+/* Begins the block of a step; waits for what was found. *bad stays what it is already; both may be
+ * NULL, and stay what they are on the host. */
+int gyre_ddp_clear_block(struct gyre_ddp *ddp);
+int gyre_ddp_take_block(const struct gyre_ddp *ddp, int32_t *bad, double *squares);
 
 #endif

@@ -26,7 +26,7 @@ static struct load pack_bucket(struct gyre_ddp *ddp, uint32_t b)
     uint64_t samples = gyre_ddp_own_note(ddp)->samples;
     struct load load = {ddp->gradients + bucket->at, bucket->elements, bucket->type, GYRE_SUM};
     if (ddp->options.mean == GYRE_DDP_MEAN_OF_RANKS && samples)
-        gyre_ddp_scale(load.data, load.elements, load.type, 1.0 / (double)samples);
+        gyre_ddp_scale(ddp, load.data, load.elements, load.type, 1.0 / (double)samples);
     if (gyre_ddp_is_encoded(ddp, bucket)) {
         gyre_ddp_encode(ddp, bucket);
         load = (struct load){gyre_ddp_wire_of(ddp, bucket), gyre_ddp_wire_elements(ddp, bucket),
@@ -77,15 +77,35 @@ static int reduce_bucket(struct gyre_ddp *ddp, const struct load *p, struct gyre
                 : gyre_reduce_scatter(ddp->comm, p->data, own_block(ddp, p), block, p->type, p->op);
 }
 
+/* The same on a device: behind the passes, while the host goes on. */
+static int reduce_on_road(const struct gyre_ddp *ddp, const struct load *p)
+{
+    void *stream = ddp->place.road_stream;
+    const uint64_t block = p->elements / (uint64_t)ddp->n;
+    int status = gyre_ddp_meet_passes(ddp);
+    if (status)
+        return status;
+    return ddp->options.sharded ? gyre_reduce_scatter_on(ddp->comm, p->data, own_block(ddp, p),
+                                                         block, p->type, p->op, stream)
+                                : gyre_all_reduce_on(ddp->comm, p->data, p->data, p->elements,
+                                                     p->type, p->op, stream);
+}
+
+static int launch_bucket(struct gyre_ddp *ddp, uint32_t b)
+{
+    int status = gyre_ddp_meet_stream(ddp);
+    if (status)
+        return status;
+    struct load load = pack_bucket(ddp, b);
+    return ddp->place.on ? reduce_on_road(ddp, &load) : reduce_bucket(ddp, &load, &ddp->work[b]);
+}
+
 int gyre_ddp_launch_complete(struct gyre_ddp *ddp)
 {
     int status = 0;
     while (!status && ddp->n > 1 && ddp->launched + 1 < ddp->cut.buckets &&
-           !ddp->missing[ddp->launched]) {
-        struct load load = pack_bucket(ddp, ddp->launched);
-        status = reduce_bucket(ddp, &load, &ddp->work[ddp->launched]);
-        ddp->launched++;
-    }
+           !ddp->missing[ddp->launched])
+        status = launch_bucket(ddp, ddp->launched++);
     return gyre_ddp_fail(ddp, status);
 }
 
@@ -99,16 +119,20 @@ static bool notes_ride(const struct gyre_ddp *ddp, const struct load *last)
 static int reduce_with_notes(struct gyre_ddp *ddp, struct load *last)
 {
     uint8_t *notes = last->data + last->elements * gyre_type_size(last->type);
-    gyre_ddp_write_note(ddp, notes, last->type);
+    int status = gyre_ddp_put_note(ddp, notes, last->type);
     last->elements += gyre_ddp_note_elements(ddp, last->type);
-    int status = reduce_bucket(ddp, last, NULL);
     if (!status)
-        gyre_ddp_read_notes(ddp, notes, last->type);
-    return status;
+        status = reduce_bucket(ddp, last, NULL);
+    return status ? status : gyre_ddp_get_notes(ddp, notes, last->type);
 }
 
+/* Of a device's memory and the host's, one after the other. */
 static int reduce_beside_notes(struct gyre_ddp *ddp, const struct load *last)
 {
+    if (ddp->place.on) {
+        int reduced = reduce_bucket(ddp, last, NULL);
+        return reduced ? reduced : gyre_ddp_gather_notes(ddp);
+    }
     int status = gyre_group_start(ddp->comm);
     if (status)
         return status;
@@ -129,6 +153,9 @@ static int reduce_last(struct gyre_ddp *ddp)
     if (!ddp->cut.buckets)
         return gyre_ddp_gather_notes(ddp);
     struct load last = pack_bucket(ddp, ddp->cut.buckets - 1);
+    int status = gyre_ddp_await_passes(ddp);
+    if (status)
+        return status;
     if (notes_ride(ddp, &last))
         return reduce_with_notes(ddp, &last);
     return gyre_ddp_norm_is_gathered(ddp) ? reduce_bucket(ddp, &last, NULL)
@@ -140,10 +167,11 @@ static int gather_norm(struct gyre_ddp *ddp)
     struct gyre_ddp_note *own = gyre_ddp_own_note(ddp);
     for (uint32_t b = 0; b < ddp->cut.buckets; b++) {
         const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
-        own->squares += gyre_ddp_squares(gyre_ddp_own_gradient(ddp, bucket),
-                                         gyre_ddp_own_count(ddp, bucket), bucket->type);
+        gyre_ddp_add_squares(ddp, gyre_ddp_own_gradient(ddp, bucket),
+                             gyre_ddp_own_count(ddp, bucket), bucket->type, &own->squares);
     }
-    return gyre_ddp_gather_notes(ddp);
+    int status = gyre_ddp_take_block(ddp, NULL, &own->squares);
+    return status ? status : gyre_ddp_gather_notes(ddp);
 }
 
 int gyre_ddp_reduce_rest(struct gyre_ddp *ddp)
@@ -156,6 +184,8 @@ int gyre_ddp_reduce_rest(struct gyre_ddp *ddp)
         ddp->work[b] = NULL;
         status = status ? status : ended;
     }
+    int passed = gyre_ddp_await_road(ddp);
+    status = status ? status : passed;
     for (uint32_t b = 0; !status && b < ddp->cut.buckets; b++)
         unpack_bucket(ddp, b);
     if (!status && gyre_ddp_norm_is_gathered(ddp))

@@ -21,7 +21,7 @@ static int allocate_flat(struct gyre_ddp *ddp, uint8_t **flat)
 {
     void *memory;
     uint64_t notes = gyre_ddp_note_elements(ddp, GYRE_F32) * sizeof(float);
-    int status = gyre_alloc(ddp->comm, ddp->cut.bytes + notes, &memory);
+    int status = gyre_ddp_alloc(ddp, ddp->cut.bytes + notes, &memory);
     if (!status)
         *flat = memory;
     return status;
@@ -32,10 +32,29 @@ static int take_values(struct gyre_ddp *ddp)
 {
     int status = ddp->options.sharded ? allocate_flat(ddp, &ddp->values) : 0;
     for (uint32_t i = 0; ddp->values && i < ddp->items; i++) {
-        memcpy(ddp->values + ddp->cut.at[i], ddp->item[i].value, flat_bytes(ddp, i));
+        gyre_ddp_copy(ddp, ddp->values + ddp->cut.at[i], ddp->item[i].value, flat_bytes(ddp, i));
         ddp->item[i].value = NULL;
     }
     return status;
+}
+
+/* Workspace for the norm, and host memory for notes on their way. */
+static int allocate_beside(struct gyre_ddp *ddp)
+{
+    const uint64_t notes = gyre_ddp_note_elements(ddp, GYRE_BF16) * sizeof(uint16_t) +
+                           gyre_ddp_note_elements(ddp, GYRE_F32) * sizeof(float);
+    uint64_t most = 0;
+    void *memory;
+    if (!ddp->place.on)
+        return 0;
+    for (uint32_t b = 0; b < ddp->cut.buckets; b++)
+        most = ddp->cut.bucket[b].elements > most ? ddp->cut.bucket[b].elements : most;
+    int status = gyre_ddp_alloc(ddp, (gyre_squares_partials(most) + 1) * sizeof(double), &memory);
+    if (status)
+        return status;
+    ddp->place.partials = memory;
+    ddp->place.notes = malloc(notes);
+    return ddp->place.notes ? 0 : -ENOMEM;
 }
 
 static int allocate_books(struct gyre_ddp *ddp)
@@ -43,7 +62,7 @@ static int allocate_books(struct gyre_ddp *ddp)
     size_t room = ddp->cut.buckets ? ddp->cut.buckets : 1;
     ddp->missing = calloc(room, sizeof *ddp->missing);
     ddp->work = calloc(room, sizeof *ddp->work);
-    return ddp->missing && ddp->work ? 0 : -ENOMEM;
+    return ddp->missing && ddp->work ? allocate_beside(ddp) : -ENOMEM;
 }
 
 int gyre_ddp_allocate(struct gyre_ddp *ddp)
@@ -53,11 +72,17 @@ int gyre_ddp_allocate(struct gyre_ddp *ddp)
         status = take_values(ddp);
     if (!status)
         status = gyre_ddp_allocate_wire(ddp);
-    return status ? status : allocate_books(ddp);
+    if (!status)
+        status = allocate_books(ddp);
+    return status ? status : gyre_ddp_await_passes(ddp);
 }
 
 static void release_books(struct gyre_ddp *ddp)
 {
+    gyre_ddp_free(ddp, ddp->place.partials);
+    free(ddp->place.notes);
+    ddp->place.partials = NULL;
+    ddp->place.notes = NULL;
     free(ddp->missing);
     free(ddp->work);
     ddp->missing = NULL;
@@ -101,9 +126,10 @@ static int move_flat(struct gyre_ddp *ddp, const uint64_t *old_at, uint8_t **fla
     if (status || !old)
         return status;
     for (uint32_t i = 0; i < ddp->items; i++)
-        memcpy(*flat + ddp->cut.at[i], old + old_at[i], flat_bytes(ddp, i));
+        gyre_ddp_copy(ddp, *flat + ddp->cut.at[i], old + old_at[i], flat_bytes(ddp, i));
+    status = gyre_ddp_await_passes(ddp);
     gyre_ddp_free(ddp, old);
-    return 0;
+    return status;
 }
 
 /* Moves everything to the new cut. After a failure the engine can only be destroyed. */
@@ -122,6 +148,8 @@ static int move_to(struct gyre_ddp *ddp, struct gyre_cut *cut)
         status = gyre_ddp_allocate_wire(ddp);
     if (!status)
         gyre_ddp_move_wire(ddp, old.at, &wire);
+    if (!status)
+        status = gyre_ddp_await_passes(ddp);
     gyre_ddp_release_wire(ddp, &wire);
     return status ? status : allocate_books(ddp);
 }

@@ -93,6 +93,23 @@ void gyre_ddp_read_notes(struct gyre_ddp *ddp, const void *from, enum gyre_type 
     }
 }
 
+int gyre_ddp_put_note(const struct gyre_ddp *ddp, void *to, enum gyre_type type)
+{
+    void *host = ddp->place.on ? ddp->place.notes : to;
+    gyre_ddp_write_note(ddp, host, type);
+    return gyre_ddp_bring_there(ddp, to, host,
+                                gyre_ddp_note_elements(ddp, type) * gyre_type_size(type));
+}
+
+int gyre_ddp_get_notes(struct gyre_ddp *ddp, const void *from, enum gyre_type type)
+{
+    const uint64_t bytes = gyre_ddp_note_elements(ddp, type) * gyre_type_size(type);
+    int status = ddp->place.on ? gyre_ddp_bring_home(ddp, ddp->place.notes, from, bytes) : 0;
+    if (!status)
+        gyre_ddp_read_notes(ddp, ddp->place.on ? ddp->place.notes : from, type);
+    return status;
+}
+
 int gyre_ddp_gather_notes(struct gyre_ddp *ddp)
 {
     return gyre_all_gather(ddp->comm, gyre_ddp_own_note(ddp), ddp->note, NOTE_BYTES, GYRE_U8);

@@ -106,6 +106,8 @@ int gyre_ddp_join_ranks(struct gyre_ddp *ddp, int refused, int *from, struct gyr
     if (!status)
         status = find_furthest(ddp, &root);
     if (!status)
+        status = gyre_ddp_await_stream(ddp);
+    if (!status)
         status = spread_from(ddp->comm, root, ddp->item, ddp->items);
     if (!status)
         status = spread_from(ddp->comm, root, ddp->buffer, ddp->buffers);

@@ -73,6 +73,9 @@ int gyre_ddp_begin(struct gyre_ddp *ddp, uint64_t samples)
         memset(ddp->written, 0, ddp->items * sizeof *ddp->written);
         ddp->result.reduced_bytes = 0;
         *own = (struct gyre_ddp_note){.bad = GYRE_BAD_NONE, .unused = -1};
+        status = gyre_ddp_clear_block(ddp);
+        if (status)
+            return gyre_ddp_fail(ddp, status);
     }
     clear_part(ddp);
     ddp->clips = false;
@@ -99,13 +102,14 @@ static bool wants_look(const struct gyre_ddp *ddp, uint32_t i)
            (ddp->options.look == GYRE_DDP_LOOK_SMALL && ddp->item[i].elements <= LOOK_SMALL);
 }
 
-static void look_at_bucket(struct gyre_ddp *ddp, uint32_t i)
+static int look_at_bucket(struct gyre_ddp *ddp, uint32_t i)
 {
     const struct gyre_ddp_item *item = &ddp->item[i];
-    struct gyre_ddp_note *own = gyre_ddp_own_note(ddp);
-    if (own->bad == GYRE_BAD_NONE &&
-        !gyre_ddp_finite(ddp->gradients + ddp->cut.at[i], item->elements, item->type))
-        own->bad = (int32_t)i;
+    int status = gyre_ddp_meet_stream(ddp);
+    if (!status)
+        gyre_ddp_look(ddp, ddp->gradients + ddp->cut.at[i], item->elements, item->type, (int32_t)i,
+                      &gyre_ddp_own_note(ddp)->bad);
+    return gyre_ddp_fail(ddp, status);
 }
 
 static void note_ready(struct gyre_ddp *ddp, uint32_t i)
@@ -132,9 +136,7 @@ static int check_call(const struct gyre_ddp *ddp, const char *call, int paramete
 int gyre_ddp_look_at(struct gyre_ddp *ddp, int parameter)
 {
     int status = check_call(ddp, "gyre_ddp_look_at", parameter);
-    if (!status)
-        look_at_bucket(ddp, (uint32_t)parameter);
-    return status;
+    return status ? status : look_at_bucket(ddp, (uint32_t)parameter);
 }
 
 int gyre_ddp_ready(struct gyre_ddp *ddp, int parameter)
@@ -146,7 +148,9 @@ int gyre_ddp_ready(struct gyre_ddp *ddp, int parameter)
         return gyre_refuse("gyre_ddp_ready: '%s' was said to be ready in this step already",
                            ddp->item[parameter].name);
     if (wants_look(ddp, (uint32_t)parameter))
-        look_at_bucket(ddp, (uint32_t)parameter);
+        status = look_at_bucket(ddp, (uint32_t)parameter);
+    if (status)
+        return status;
     note_ready(ddp, (uint32_t)parameter);
     ddp->seen[ddp->seen_count++] = (uint32_t)parameter;
     return ddp->no_sync ? 0 : gyre_ddp_launch_complete(ddp);
@@ -180,7 +184,8 @@ static void fill_unused(struct gyre_ddp *ddp)
             continue;
         if (!ddp->written[i]) {
             const struct gyre_ddp_item *item = &ddp->item[i];
-            memset(ddp->gradients + ddp->cut.at[i], 0, item->elements * gyre_type_size(item->type));
+            gyre_ddp_zero(ddp, ddp->gradients + ddp->cut.at[i],
+                          item->elements * gyre_type_size(item->type));
             if (gyre_ddp_own_note(ddp)->samples)
                 note_unused(ddp, i);
         }
@@ -224,13 +229,15 @@ int gyre_ddp_ask_skip(struct gyre_ddp *ddp)
     return 0;
 }
 
-static void finish_note(struct gyre_ddp *ddp)
+static int finish_note(struct gyre_ddp *ddp)
 {
     struct gyre_ddp_note *own = gyre_ddp_own_note(ddp);
+    int status = gyre_ddp_take_block(ddp, &own->bad, NULL);
     own->seen_count = ddp->seen_count;
     for (int k = 0; k < GYRE_DDP_SUMS; k++)
         if (!isfinite(own->sum[k]) && own->bad == GYRE_BAD_NONE)
             own->bad = GYRE_BAD_SUM(k);
+    return status;
 }
 
 /* -- what the notes say ------------------------------------------------------------------------ */
@@ -293,7 +300,7 @@ static int check_unused(const struct gyre_ddp *ddp)
 /* -- wait -------------------------------------------------------------------------------------- */
 
 /* Makes the sum the mean, and the norm the norm of the mean. */
-static void finish_gradients(struct gyre_ddp *ddp)
+static int finish_gradients(struct gyre_ddp *ddp)
 {
     bool gathered = gyre_ddp_norm_is_gathered(ddp);
     double factor = ddp->result.factor, squares = 0;
@@ -304,15 +311,17 @@ static void finish_gradients(struct gyre_ddp *ddp)
         uint64_t count = gyre_ddp_own_count(ddp, bucket);
         void *data = gyre_ddp_own_gradient(ddp, bucket);
         if (ddp->options.norm && !gathered)
-            squares += gyre_ddp_squares(data, count, bucket->type);
+            gyre_ddp_add_squares(ddp, data, count, bucket->type, &squares);
         if (!ddp->options.unscaled && factor != 1)
-            gyre_ddp_scale(data, count, bucket->type, factor);
+            gyre_ddp_scale(ddp, data, count, bucket->type, factor);
     }
+    int status = gathered ? 0 : gyre_ddp_take_block(ddp, NULL, &squares);
     ddp->result.norm = sqrt(squares) * factor;
     if (!ddp->options.unscaled)
         ddp->result.factor = 1;
     if (ddp->options.norm && !isfinite(squares) && !ddp->result.nonfinite)
         ddp->result.nonfinite = ddp->n; /* only the sum of all squares is too large */
+    return status ? status : gyre_ddp_await_passes(ddp);
 }
 
 /* Scales the wire so that encoded numbers have about the size of the mean, from the second step on.
@@ -335,8 +344,8 @@ static int end_step(struct gyre_ddp *ddp)
         return status;
     double factor = ddp->result.factor;
     if (ddp->result.samples)
-        finish_gradients(ddp);
-    if (!ddp->settled && ddp->note[0].seen_count && ddp->n > 1)
+        status = finish_gradients(ddp);
+    if (!status && !ddp->settled && ddp->note[0].seen_count && ddp->n > 1)
         status = gyre_ddp_settle(ddp);
     if (!status && ddp->result.samples)
         rescale_wire(ddp, factor);
@@ -349,16 +358,19 @@ int gyre_ddp_wait(struct gyre_ddp *ddp)
         return GYRE_INVALID;
     if (ddp->failed)
         return ddp->failed;
+    int status = gyre_ddp_await_stream(ddp); /* that is not communication */
     uint64_t start = gyre_now_ns();
     ddp->open = false;
     fill_unused(ddp);
     if (ddp->no_sync) {
         ddp->adds = true;
-        return 0;
+        return gyre_ddp_fail(ddp, status ? status : gyre_ddp_await_passes(ddp));
     }
-    finish_note(ddp);
     ddp->adds = false;
-    int status = end_step(ddp);
+    if (!status)
+        status = finish_note(ddp);
+    if (!status)
+        status = end_step(ddp);
     ddp->steps -= status != 0; /* a step that failed is not completed */
     ddp->clips = !status;
     ddp->result.waited_ns = gyre_now_ns() - start;

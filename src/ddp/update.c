@@ -33,10 +33,10 @@ int gyre_ddp_clip(struct gyre_ddp *ddp, double most)
         ddp->result.factor *= factor;
     for (uint32_t b = 0; !ddp->options.unscaled && b < ddp->cut.buckets; b++) {
         const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
-        gyre_ddp_scale(gyre_ddp_own_gradient(ddp, bucket), gyre_ddp_own_count(ddp, bucket),
+        gyre_ddp_scale(ddp, gyre_ddp_own_gradient(ddp, bucket), gyre_ddp_own_count(ddp, bucket),
                        bucket->type, factor);
     }
-    return 0;
+    return ddp->options.unscaled ? 0 : gyre_ddp_fail(ddp, gyre_ddp_await_passes(ddp));
 }
 
 /* -- the values of all ------------------------------------------------------------------------- */
@@ -47,8 +47,10 @@ int gyre_ddp_gather(struct gyre_ddp *ddp)
         return gyre_refuse("gyre_ddp_gather: the engine is NULL");
     if (ddp->failed || !ddp->values)
         return ddp->failed;
+    int status = gyre_ddp_await_stream(ddp);
     uint64_t start = gyre_now_ns();
-    int status = gyre_ddp_spread_blocks(ddp, ddp->values);
+    if (!status)
+        status = gyre_ddp_spread_blocks(ddp, ddp->values);
     ddp->result.waited_ns += gyre_now_ns() - start;
     return gyre_ddp_fail(ddp, status);
 }

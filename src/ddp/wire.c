@@ -8,7 +8,8 @@
  * By then the gradient has been added to the feedback, so this rank's own elements are decoded over
  * the gradient. A hook that makes one element of each gradient is called piece by piece, so that
  * all five passes find a piece in the cache. The padding of a bucket is never encoded, and stays 0.
- * Tested by tests/program/ddp/together.c. */
+ * On a device one pass encodes a bucket, and one decodes it; hooks of the caller's are for host
+ * memory. Tested by tests/program/ddp/together.c and tests/program/ddp/device.c. */
 #include "base/small_floats.h"
 #include "ddp/inside.h"
 
@@ -108,11 +109,22 @@ static void encode_parcel(const struct gyre_ddp_hook *hook, const struct gyre_dd
     }
 }
 
+static enum gyre_precision precision_of(const struct gyre_ddp *ddp)
+{
+    return ddp->hook.type == GYRE_BF16 ? GYRE_PRECISION_BF16 : GYRE_PRECISION_F16;
+}
+
 void gyre_ddp_encode(struct gyre_ddp *ddp, const struct gyre_bucket *bucket)
 {
+    struct gyre_processor *on = ddp->place.on;
     float *gradient = (float *)(void *)(ddp->gradients + bucket->at);
     float *feedback = ddp->wire.feedback ? ddp->wire.feedback + bucket->at / sizeof(float) : NULL;
     uint8_t *wire = gyre_ddp_wire_of(ddp, bucket);
+    if (on) {
+        on->table->encode(on, precision_of(ddp), (uint16_t *)(void *)wire, gradient, feedback,
+                          bucket->used, ddp->wire.scale);
+        return;
+    }
     size_t size = gyre_type_size(ddp->hook.type);
     uint64_t most = ddp->hook.length ? bucket->used : PIECE;
     for (uint64_t at = 0; at < bucket->used; at += most) {
@@ -130,10 +142,15 @@ void gyre_ddp_decode(struct gyre_ddp *ddp, const struct gyre_bucket *bucket)
     uint64_t end = least_length(first + gyre_ddp_own_count(ddp, bucket), bucket->used);
     if (first >= end)
         return;
+    const void *wire = gyre_ddp_wire_of(ddp, bucket) + first * gyre_type_size(ddp->hook.type);
+    struct gyre_processor *on = ddp->place.on;
+    if (on) {
+        on->table->decode(on, precision_of(ddp), gradient + first, wire, end - first,
+                          ddp->wire.scale);
+        return;
+    }
     struct gyre_ddp_parcel parcel = parcel_of(ddp, bucket, first, end);
-    ddp->hook.decode(&parcel,
-                     gyre_ddp_wire_of(ddp, bucket) + first * gyre_type_size(ddp->hook.type),
-                     gradient + first, ddp->hook.context);
+    ddp->hook.decode(&parcel, wire, gradient + first, ddp->hook.context);
 }
 
 /* -- its room ---------------------------------------------------------------------------------- */
@@ -152,6 +169,15 @@ static int check_lengths(const struct gyre_ddp *ddp)
     return 0;
 }
 
+/* Of zeros. On a device it must be freed as gradients are, on the host no rank but this has it. */
+static int allocate_feedback(struct gyre_ddp *ddp, uint64_t gradients)
+{
+    void *memory = NULL;
+    int status = ddp->place.on ? gyre_ddp_alloc(ddp, gradients * sizeof(float), &memory) : 0;
+    ddp->wire.feedback = ddp->place.on ? memory : calloc(gradients, sizeof(float));
+    return status ? status : ddp->wire.feedback ? 0 : -ENOMEM;
+}
+
 int gyre_ddp_allocate_wire(struct gyre_ddp *ddp)
 {
     uint64_t gradients = ddp->cut.bytes / sizeof(float), elements;
@@ -162,21 +188,20 @@ int gyre_ddp_allocate_wire(struct gyre_ddp *ddp)
     if (status)
         return status;
     elements = gradients + gyre_ddp_note_elements(ddp, ddp->hook.type);
-    status =
-        gyre_alloc(ddp->comm, (elements ? elements : 1) * gyre_type_size(ddp->hook.type), &data);
+    status = gyre_ddp_alloc(ddp, (elements ? elements : 1) * gyre_type_size(ddp->hook.type), &data);
     if (status)
         return status;
     ddp->wire.data = data;
-    if (ddp->options.no_feedback)
-        return 0;
-    ddp->wire.feedback = calloc(gradients ? gradients : 1, sizeof(float));
-    return ddp->wire.feedback ? 0 : -ENOMEM;
+    return ddp->options.no_feedback ? 0 : allocate_feedback(ddp, gradients ? gradients : 1);
 }
 
 void gyre_ddp_release_wire(struct gyre_ddp *ddp, struct gyre_ddp_wire_room *wire)
 {
     gyre_ddp_free(ddp, wire->data);
-    free(wire->feedback);
+    if (ddp->place.on)
+        gyre_ddp_free(ddp, wire->feedback);
+    else
+        free(wire->feedback);
     *wire = (struct gyre_ddp_wire_room){0};
 }
 
@@ -185,8 +210,9 @@ void gyre_ddp_move_wire(struct gyre_ddp *ddp, const uint64_t *old_at,
 {
     ddp->wire.scale = old->scale;
     for (uint32_t i = 0; ddp->wire.feedback && old->feedback && i < ddp->items; i++)
-        memcpy(ddp->wire.feedback + ddp->cut.at[i] / sizeof(float),
-               old->feedback + old_at[i] / sizeof(float), ddp->item[i].elements * sizeof(float));
+        gyre_ddp_copy(ddp, ddp->wire.feedback + ddp->cut.at[i] / sizeof(float),
+                      old->feedback + old_at[i] / sizeof(float),
+                      ddp->item[i].elements * sizeof(float));
 }
 
 /* -- what a run goes on with ------------------------------------------------------------------- */

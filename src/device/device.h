@@ -178,6 +178,10 @@ struct gyre_device {
                          struct gyre_trouble *trouble);
     void (*queue_destroy)(struct gyre_device_queue *queue);
 
+    /* The queue as the device's own library knows it, a CUstream: for work that others put behind
+     * the queue's, or make it wait for. NULL for the host. */
+    void *(*native)(struct gyre_device_queue *queue);
+
     /* Post work behind the work on the queue. 1: finished already, the token is not used; 0:
      * query() will report the token; negative: nothing was posted. Buffers are borrowed until the
      * work has finished. */

@@ -9,6 +9,7 @@
  * same sums in another order. Tiles without fused multiply-adds are compared by their size. */
 #include "base/rng.h"
 #include "base/small_floats.h"
+#include "ddp/inside.h"
 #include "model/layers/layer.h"
 #include "model/learning/init.h"
 #include "model/learning/loss.h"
@@ -239,6 +240,135 @@ static void test_steps(void **state)
     check_steps(1001, &update);
     update.nesterov = update.first = true;
     check_steps(257, &update);
+}
+
+/* -- gradients on their way -------------------------------------------------------------------- */
+
+/* As the engine sums on the host, and as one sum would. */
+static void check_squares(size_t count)
+{
+    const struct gyre_ddp host = {0};
+    struct gyre_processor *on = processor[1];
+    struct span x = random_span(count, false),
+                partials = span_of(NULL, gyre_squares_partials(count) * sizeof(double) + 1),
+                sum = span_of(NULL, sizeof(double));
+    double wanted = 0, plain = 0;
+    for (int twice = 0; twice < 2; twice++) {
+        gyre_ddp_add_squares(&host, x.at[0], count, GYRE_F32, &wanted);
+        on->table->add_squares(on, x.at[1], count, partials.at[1], sum.at[1]);
+    }
+    for (size_t i = 0; i < count; i++)
+        plain += 2 * (double)((float *)x.at[0])[i] * (double)((float *)x.at[0])[i];
+    double *found = bring_back(&sum);
+    assert_memory_equal(found, &wanted, sizeof wanted);
+    assert_true(fabs(wanted - plain) <= 1e-12 * plain);
+    free(found);
+    free_span(&x);
+    free_span(&partials);
+    free_span(&sum);
+}
+
+static void test_squares(void **state)
+{
+    static const size_t count[] = {0, 1, 7, 8, 4095, 4096, 4097, 12301, (1 << 20) + 5, 2200000};
+    for (size_t i = 0; i < sizeof count / sizeof *count; i++)
+        check_squares(count[i]);
+}
+
+/* The first look that finds something is the one that is told. */
+static void test_looks(void **state)
+{
+    static const float odd[] = {NAN, INFINITY, -INFINITY};
+    struct gyre_processor *on = processor[1];
+    float numbers[700] = {0};
+    int32_t bad = -1;
+    struct span x = span_of(numbers, sizeof numbers), found = span_of(&bad, sizeof bad);
+    on->table->look(on, x.at[1], 700, 3, found.at[1]);
+    assert_int_equal(on->table->get(on, &bad, found.at[1], sizeof bad, &trouble), 0);
+    assert_int_equal(bad, -1);
+    for (int i = 0; i < 3; i++) {
+        numbers[699 - 300 * i] = odd[i];
+        bad = -1;
+        assert_int_equal(on->table->put(on, found.at[1], &bad, sizeof bad, &trouble), 0);
+        assert_int_equal(on->table->put(on, x.at[1], numbers, sizeof numbers, &trouble), 0);
+        on->table->look(on, x.at[1], 100, 1, found.at[1]);
+        on->table->look(on, x.at[1], 700, 7 + i, found.at[1]);
+        on->table->look(on, x.at[1], 700, 2, found.at[1]);
+        assert_int_equal(on->table->get(on, &bad, found.at[1], sizeof bad, &trouble), 0);
+        assert_int_equal(bad, i == 2 ? 1 : 7 + i);
+    }
+    free_span(&x);
+    free_span(&found);
+}
+
+/* What comes of one gradient, as ddp/wire.c has it. */
+static void encode_one(enum gyre_precision precision, float *gradient, float *feedback,
+                       uint16_t *half, float scale)
+{
+    const bool narrow = precision == GYRE_PRECISION_F16;
+    float sum = feedback ? *feedback + *gradient : *gradient;
+    *half = narrow ? gyre_f16_of_f32(sum * scale) : gyre_bf16_of_f32(sum * scale);
+    *gradient = (narrow ? gyre_f32_of_f16(*half) : gyre_f32_of_bf16(*half)) / scale;
+    if (feedback)
+        *feedback = isfinite(sum - *gradient) ? sum - *gradient : 0;
+}
+
+static void check_halves(enum gyre_precision precision, size_t count, bool feeds, float scale)
+{
+    struct gyre_processor *on = processor[1];
+    struct span gradient = random_span(count, true), feedback = random_span(count, false),
+                halves = span_of(NULL, (count + 1) / 2 * sizeof(float));
+    on->table->encode(on, precision, halves.at[1], gradient.at[1], feeds ? feedback.at[1] : NULL,
+                      count, scale);
+    on->table->decode(on, precision, gradient.at[1], halves.at[1], count, scale);
+    for (size_t i = 0; i < count; i++)
+        encode_one(precision, (float *)gradient.at[0] + i,
+                   feeds ? (float *)feedback.at[0] + i : NULL, (uint16_t *)halves.at[0] + i, scale);
+    compare_and_free(&gradient, "decoded");
+    compare_and_free(&feedback, "feedback");
+    uint16_t *half = bring_back(&halves);
+    for (size_t i = 0; i < count; i++)
+        assert_true(half[i] == ((uint16_t *)halves.at[0])[i] || isnan(gyre_f32_of_bf16(half[i])) ||
+                    isnan(gyre_f32_of_f16(half[i])));
+    free(half);
+    free_span(&halves);
+}
+
+static void test_halves(void **state)
+{
+    for (int precision = GYRE_PRECISION_BF16; precision <= GYRE_PRECISION_F16; precision++)
+        for (int i = 0; i < 8; i++)
+            check_halves((enum gyre_precision)precision, i < 4 ? 1000 + (size_t)i : (size_t)i,
+                         i % 2, i % 3 ? 0.125f : 1);
+    struct gyre_processor *on = processor[1];
+    const struct gyre_ddp host = {0};
+    struct span x = random_span(999, true);
+    gyre_ddp_scale(&host, x.at[0], 999, GYRE_F32, 1.0 / 3);
+    on->table->scale(on, x.at[1], 999, (float)(1.0 / 3));
+    compare_and_free(&x, "scaled");
+}
+
+/* Passes that wait for a stream begin when it has come so far. */
+static void test_order(void **state)
+{
+    struct gyre_processor *beside = NULL, *on = processor[1];
+    float numbers[5000], back[5000];
+    struct span x = span_of(NULL, sizeof numbers);
+    assert_int_equal(gyre_processor_open_beside(&beside, GYRE_MEMORY_CUDA, 0, &trouble), 0);
+    assert_string_equal(beside->table->products(beside), "own cuda");
+    for (int round = 1; round < 30; round++) {
+        for (int i = 0; i < 5000; i++)
+            numbers[i] = (float)(round * i);
+        assert_int_equal(on->table->put(on, x.at[1], numbers, sizeof numbers, &trouble), 0);
+        assert_int_equal(beside->table->after(beside, on->table->stream(on), &trouble), 0);
+        beside->table->scale(beside, x.at[1], 5000, 2);
+        assert_int_equal(on->table->after(on, beside->table->stream(beside), &trouble), 0);
+        assert_int_equal(on->table->get(on, back, x.at[1], sizeof back, &trouble), 0);
+        for (int i = 0; i < 5000; i++)
+            assert_true(back[i] == 2 * numbers[i]);
+    }
+    gyre_processor_close(beside);
+    free_span(&x);
 }
 
 /* -- losses ------------------------------------------------------------------------------------ */
@@ -800,6 +930,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_travels, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_elements, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_steps, open_both, close_both),
+        cmocka_unit_test_setup_teardown(test_squares, open_both, close_both),
+        cmocka_unit_test_setup_teardown(test_looks, open_both, close_both),
+        cmocka_unit_test_setup_teardown(test_halves, open_both, close_both),
+        cmocka_unit_test_setup_teardown(test_order, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_losses, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_products, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_layers, open_both, close_both),

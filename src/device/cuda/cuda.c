@@ -92,6 +92,11 @@ static int cuda_queue_create(int device, struct gyre_device_queue **queue,
     return create_queue(device, false, queue, trouble);
 }
 
+static void *cuda_native(struct gyre_device_queue *queue)
+{
+    return queue->stream;
+}
+
 static int cuda_waiter_create(int device, struct gyre_device_queue **queue,
                               struct gyre_trouble *trouble)
 {
@@ -270,6 +275,7 @@ static const struct gyre_device device = {
     .queue_create = cuda_queue_create,
     .waiter_create = cuda_waiter_create,
     .queue_destroy = cuda_queue_destroy,
+    .native = cuda_native,
     .copy = cuda_copy,
     .reduce = cuda_reduce,
     .launch = cuda_launch,

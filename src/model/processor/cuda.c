@@ -178,6 +178,18 @@ static int cuda_wait(struct gyre_processor *on, struct gyre_trouble *trouble)
     return wait_for(cuda, ++cuda->posted, trouble);
 }
 
+static void *cuda_stream(struct gyre_processor *on)
+{
+    const struct gyre_cuda_processor *common = &cuda_of(on)->common;
+    return common->device->native(common->queue);
+}
+
+static int cuda_after(struct gyre_processor *on, void *stream, struct gyre_trouble *trouble)
+{
+    const struct gyre_cuda_processor *common = &cuda_of(on)->common;
+    return common->device->after(common->queue, stream, trouble);
+}
+
 /* -- opening and closing ----------------------------------------------------------------------- */
 
 static void cuda_close(struct gyre_processor *on)
@@ -207,6 +219,8 @@ static const struct gyre_processor_table memory_entries = {
     .put = cuda_put,
     .get = cuda_get,
     .wait = cuda_wait,
+    .stream = cuda_stream,
+    .after = cuda_after,
 };
 
 static void load_kernels(void)
@@ -214,10 +228,11 @@ static void load_kernels(void)
     gyre_cuda_load_elements();
     gyre_cuda_load_images();
     gyre_cuda_load_dense();
+    gyre_cuda_load_gradients();
 }
 
 /* Copies to and from memory that could not be locked are slower, and right. */
-static int prepare_device(struct cuda *cuda, struct gyre_trouble *trouble)
+static int prepare_device(struct cuda *cuda, bool hires, struct gyre_trouble *trouble)
 {
     const struct gyre_device *device = cuda->common.device;
     struct gyre_device_identity identity;
@@ -234,7 +249,7 @@ static int prepare_device(struct cuda *cuda, struct gyre_trouble *trouble)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory to copy to CUDA device %d by",
                                 cuda->common.index);
     cuda->pinned = !device->pin(cuda->common.index, cuda->pieces, PIECES * PIECE_BYTES, NULL);
-    return gyre_cuda_open_products(&cuda->common, trouble);
+    return hires ? gyre_cuda_open_products(&cuda->common, trouble) : 0;
 }
 
 static int check_device(const struct gyre_device *device, int index, bool kernels,
@@ -253,7 +268,8 @@ static int check_device(const struct gyre_device *device, int index, bool kernel
     return count ? 0 : trouble && trouble->status ? trouble->status : GYRE_UNSUPPORTED;
 }
 
-int gyre_cuda_open(struct gyre_processor **processor, int index, struct gyre_trouble *trouble)
+int gyre_cuda_open(struct gyre_processor **processor, int index, bool hires,
+                   struct gyre_trouble *trouble)
 {
     struct cuda *cuda = calloc(1, sizeof *cuda);
     if (!cuda)
@@ -264,10 +280,11 @@ int gyre_cuda_open(struct gyre_processor **processor, int index, struct gyre_tro
     common->index = index;
     common->device = gyre_device_of(GYRE_MEMORY_CUDA);
     bool kernels = gyre_cuda_fill_elements(&common->table) &&
-                   gyre_cuda_fill_images(&common->table) && gyre_cuda_fill_dense(&common->table);
+                   gyre_cuda_fill_images(&common->table) && gyre_cuda_fill_dense(&common->table) &&
+                   gyre_cuda_fill_gradients(&common->table);
     int status = check_device(common->device, index, kernels, trouble);
     if (!status)
-        status = prepare_device(cuda, trouble);
+        status = prepare_device(cuda, hires, trouble);
     if (status)
         cuda_close(&common->base);
     else

@@ -4,7 +4,7 @@
  *   host.c             the CPU's table
  *   host_images.c, host_norm.c, host_loss.c     passes that ops.h does not have
  *   cuda.c             a CUDA device's table: its memory, its queue, what travels to and fro
- *   cuda_elements.cu, cuda_images.cu, cuda_dense.cu     its kernels
+ *   cuda_elements.cu, cuda_images.cu, cuda_dense.cu, cuda_gradients.cu     its kernels
  *   cuda_blas.c        products by cuBLAS, where it is
  *   cuda_blas_library.c     where cuBLAS is
  *   cuda_queue.c       launches on its queue
@@ -89,7 +89,9 @@ struct gyre_cuda_processor {
     void *blas; /* a handle of cuBLAS; NULL: products are Gyre's own */
 };
 
-int gyre_cuda_open(struct gyre_processor **processor, int index, struct gyre_trouble *trouble);
+/* `hires`: by cuBLAS, where it is. */
+int gyre_cuda_open(struct gyre_processor **processor, int index, bool hires,
+                   struct gyre_trouble *trouble);
 
 /* Posts kernels behind all work of the queue: post() gets the stream, in the device's context
  * (cuda_queue.c). A failure is told by the next get() or wait(). */
@@ -119,11 +121,13 @@ void gyre_cuda_close_products(struct gyre_cuda_processor *cuda);
 bool gyre_cuda_fill_elements(struct gyre_processor_table *table);
 bool gyre_cuda_fill_images(struct gyre_processor_table *table);
 bool gyre_cuda_fill_dense(struct gyre_processor_table *table);
+bool gyre_cuda_fill_gradients(struct gyre_processor_table *table);
 
 /* Load the kernels on the calling thread's current device, as gyre_reduce_cuda_load() does. */
 void gyre_cuda_load_elements(void);
 void gyre_cuda_load_images(void);
 void gyre_cuda_load_dense(void);
+void gyre_cuda_load_gradients(void);
 
 #ifdef __cplusplus
 }

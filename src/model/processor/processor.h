@@ -79,6 +79,19 @@ struct gyre_rows {
     double *terms; /* 2 x samples of workspace; NULL on the CPU */
 };
 
+/* How add_squares() sums: 8 partial sums in each chunk, chunk after chunk in a group, group after
+ * group. Whoever sums the same on the host has the same bits. */
+#define GYRE_SQUARES_LANES 8
+#define GYRE_SQUARES_CHUNK 4096 /* elements */
+#define GYRE_SQUARES_GROUP 256  /* chunks */
+
+/* Doubles of workspace for so many elements. */
+static inline size_t gyre_squares_partials(size_t count)
+{
+    const size_t chunks = (count + GYRE_SQUARES_CHUNK - 1) / GYRE_SQUARES_CHUNK;
+    return chunks * GYRE_SQUARES_LANES + (chunks + GYRE_SQUARES_GROUP - 1) / GYRE_SQUARES_GROUP;
+}
+
 struct gyre_processor;
 
 struct gyre_processor_table {
@@ -107,6 +120,11 @@ struct gyre_processor_table {
     int (*get)(struct gyre_processor *on, void *host, const void *from, size_t bytes,
                struct gyre_trouble *trouble);
     int (*wait)(struct gyre_processor *on, struct gyre_trouble *trouble);
+
+    /* The stream of all work, for work of others behind it; and: work from now on begins when what
+     * is on the caller's own stream now has ended. NULL for the CPU. */
+    void *(*stream)(struct gyre_processor *on);
+    int (*after)(struct gyre_processor *on, void *stream, struct gyre_trouble *trouble);
 
     void (*copy)(struct gyre_processor *on, void *to, const void *from, size_t bytes);
     void (*zero)(struct gyre_processor *on, void *to, size_t bytes);
@@ -190,6 +208,22 @@ struct gyre_processor_table {
                           const int64_t *labels, struct gyre_tally *tally);
     void (*squared_error)(struct gyre_processor *on, const struct gyre_rows *rows,
                           const float *targets, struct gyre_tally *tally);
+
+    /* -- gradients on their way over ranks: the CPU has none, the engine has its own (ddp/) ---- */
+
+    void (*scale)(struct gyre_processor *on, float *x, size_t count, float factor);
+    /* *bad = which, unless it is one already, where an element is not finite. */
+    void (*look)(struct gyre_processor *on, const float *x, size_t count, int32_t which,
+                 int32_t *bad);
+    /* *sum += all x^2; `partials` is workspace of gyre_squares_partials(). */
+    void (*add_squares)(struct gyre_processor *on, const float *x, size_t count, double *partials,
+                        double *sum);
+    /* half = (gradient + feedback) * scale; feedback = what half does not bring back, 0 where that
+     * is not finite. `feedback` may be NULL. And gradient = half / scale. */
+    void (*encode)(struct gyre_processor *on, enum gyre_precision precision, uint16_t *half,
+                   const float *gradient, float *feedback, size_t count, float scale);
+    void (*decode)(struct gyre_processor *on, enum gyre_precision precision, float *gradient,
+                   const uint16_t *half, size_t count, float scale);
 };
 
 /* One of them; what it needs besides follows in its own struct. */
@@ -203,6 +237,10 @@ struct gyre_processor {
 int gyre_processor_open(struct gyre_processor **processor, enum gyre_memory_kind kind, int device,
                         struct gyre_trouble *trouble);
 void gyre_processor_close(struct gyre_processor *processor); /* takes NULL */
+
+/* A device's, for passes beside another one's work: it multiplies by Gyre's own kernels. */
+int gyre_processor_open_beside(struct gyre_processor **processor, enum gyre_memory_kind kind,
+                               int device, struct gyre_trouble *trouble);
 
 /* Memory from alloc(); NULL, and what it was for, how much, and why: as printf. */
 __attribute__((format(printf, 4, 5))) void *gyre_processor_alloc(struct gyre_processor *processor,

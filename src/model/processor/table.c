@@ -10,7 +10,15 @@ int gyre_processor_open(struct gyre_processor **processor, enum gyre_memory_kind
 {
     if (kind == GYRE_MEMORY_HOST)
         return gyre_host_open(processor, trouble);
-    return gyre_cuda_open(processor, device, trouble);
+    return gyre_cuda_open(processor, device, true, trouble);
+}
+
+int gyre_processor_open_beside(struct gyre_processor **processor, enum gyre_memory_kind kind,
+                               int device, struct gyre_trouble *trouble)
+{
+    if (kind == GYRE_MEMORY_HOST)
+        return gyre_host_open(processor, trouble);
+    return gyre_cuda_open(processor, device, false, trouble);
 }
 
 void gyre_processor_close(struct gyre_processor *processor)
