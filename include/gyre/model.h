@@ -55,9 +55,10 @@ struct gyre_network_options {
      * gyre_network_loss_scale(). */
     enum gyre_type precision;
 
-    /* The CUDA device that computes forward, loss and backward; -1: the CPU. Rows, labels, values
-     * and gradients stay host memory, whose bytes travel in each step, and the optimiser is the
-     * CPU's. */
+    /* The CUDA device that computes; -1: the CPU. From gyre_network_join() on values, gradients and
+     * the optimiser's state are that device's, which must be the communicator's: gradients are
+     * reduced there. Rows may lie there or on the host; labels and targets are the host's. Tried on
+     * a stand-in for CUDA only. */
     int device;
 };
 
@@ -89,15 +90,16 @@ GYRE_API uint64_t gyre_network_inputs(const struct gyre_network *network);
 GYRE_API uint64_t gyre_network_outputs(const struct gyre_network *network);
 
 /* What is trained, in the order of the forward pass: *list has name, shape and the address of each
- * value.
+ * value. Where a device has the values, these are copies that the call has made: values are changed
+ * by gyre_network_load(), or by a program's own copy to gyre_ddp_value().
  *   Ownership: the network's; addresses hold until the next call on it.
- *   Returns:   how many; 0 for NULL. */
+ *   Returns:   how many; 0 for NULL, or where the device has failed. */
 GYRE_API int gyre_network_parameters(struct gyre_network *network,
                                      const struct gyre_ddp_parameter **list);
 
 /* Makes the engine that this network is trained by, of all its parameters and buffers: rank 0's
- * values reach all ranks. Once for a network; every option but `buffers` is the caller's (`norm` is
- * always computed where the loss is scaled), and `options` may be NULL.
+ * values reach all ranks. Once for a network; every option but `buffers` and `stream` is the
+ * caller's (`norm` is always computed where the loss is scaled), and `options` may be NULL.
  *   Blocks:    until every rank has called it.
  *   Ownership: *ddp is the network's and ends with it. On failure it is NULL.
  *   Errors:    as gyre_ddp_create(). */

@@ -59,13 +59,15 @@ int gyre_ddp_agree(struct gyre_ddp *ddp, int refused, struct gyre_trouble *troub
     int culprit;
     if (refused)
         gyre_trouble_set(&told, refused, "%s",
-                         refused == GYRE_INVALID ? gyre_thread_trouble()->text
-                                                 : gyre_status_name(refused));
+                         gyre_thread_trouble()->status == refused ? gyre_thread_trouble()->text
+                                                                  : gyre_status_name(refused));
     int status = gyre_agree(ddp->comm, refused, &told, &culprit);
     if (status)
         return culprit < 0 ? status
-                           : gyre_trouble_set(trouble, status, "rank %d refuses its arguments: %s",
-                                              culprit, told.text);
+                           : gyre_trouble_set(trouble, status, "rank %d %s: %s", culprit,
+                                              status == GYRE_INVALID ? "refuses its arguments"
+                                                                     : "cannot make an engine",
+                                              told.text);
     struct gyre_lines lines = describe_engine(ddp);
     status = gyre_agree_on_lines(ddp->comm, &lines, trouble);
     if (status == GYRE_MISMATCH)

@@ -49,6 +49,7 @@ int gyre_ddp_create(struct gyre_ddp **into, struct gyre_comm *comm,
     *into = NULL;
     if (!ddp)
         return -ENOMEM;
+    *gyre_thread_trouble() = (struct gyre_trouble){0};
     take_ranks(ddp, comm);
     int refused = gyre_ddp_take_arguments(ddp, parameter, parameters, options);
     if (!refused)

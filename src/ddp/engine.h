@@ -19,13 +19,10 @@ uint32_t gyre_ddp_items(const struct gyre_ddp *ddp, const struct gyre_ddp_item *
 
 struct gyre_comm *gyre_ddp_comm(const struct gyre_ddp *ddp);
 
-/* Whether the next begin compares the values of all ranks. */
-bool gyre_ddp_compares_next(const struct gyre_ddp *ddp);
-
 /* Whether values, gradients and feedback are a CUDA device's. */
 bool gyre_ddp_on_device(const struct gyre_ddp *ddp);
 
-/* From that memory to the host's, and back; the caller has waited for its own stream. They wait.
+/* From that memory to the host's, and back, behind the work on the engine's stream. They wait.
  * Their failures are told by gyre_error(NULL). */
 int gyre_ddp_bring_home(const struct gyre_ddp *ddp, void *host, const void *from, uint64_t bytes);
 int gyre_ddp_bring_there(const struct gyre_ddp *ddp, void *to, const void *host, uint64_t bytes);

@@ -144,21 +144,22 @@ int gyre_ddp_bring_home(const struct gyre_ddp *ddp, void *host, const void *from
 {
     struct gyre_processor *on = ddp->place.on;
     struct gyre_trouble told = {0};
-    if (on)
-        return gyre_ddp_told(on->table->get(on, host, from, bytes, &told), &told);
-    if (host != from)
+    if (!on && host != from)
         memcpy(host, from, bytes);
-    return 0;
+    int status = gyre_ddp_meet_stream(ddp);
+    if (on && !status)
+        status = on->table->get(on, host, from, bytes, &told);
+    return gyre_ddp_told(status, &told);
 }
 
 int gyre_ddp_bring_there(const struct gyre_ddp *ddp, void *to, const void *host, uint64_t bytes)
 {
     struct gyre_processor *on = ddp->place.on;
     struct gyre_trouble told = {0};
-    int status = 0;
     if (!on && to != host)
         memcpy(to, host, bytes);
-    if (on)
+    int status = gyre_ddp_meet_stream(ddp);
+    if (on && !status)
         status = on->table->put(on, to, host, bytes, &told);
     if (on && !status)
         status = on->table->wait(on, &told);

@@ -30,7 +30,7 @@ static int compare_now(struct gyre_ddp *ddp)
     return gyre_ddp_fail(ddp, status);
 }
 
-bool gyre_ddp_compares_next(const struct gyre_ddp *ddp)
+static bool compares_next(const struct gyre_ddp *ddp)
 {
     int every = ddp->options.compare_every;
     bool due = every > 0 && ddp->steps && ddp->steps % (uint64_t)every == 0;
@@ -65,7 +65,7 @@ int gyre_ddp_begin(struct gyre_ddp *ddp, uint64_t samples)
         return ddp->failed;
     if (ddp->open)
         return gyre_refuse("gyre_ddp_begin: the step before was not ended by gyre_ddp_wait()");
-    int status = gyre_ddp_compares_next(ddp) ? compare_now(ddp) : 0;
+    int status = compares_next(ddp) ? compare_now(ddp) : 0;
     if (status)
         return status;
     struct gyre_ddp_note *own = gyre_ddp_own_note(ddp);

@@ -21,7 +21,10 @@ bool gyre_train_stop_asked(void)
 
 int gyre_train_explain(struct gyre_train *t, int status)
 {
-    return status < 0 ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm)) : status;
+    const char *story = gyre_error(t->comm);
+    if (status >= 0)
+        return status;
+    return gyre_trouble_set(t->trouble, status, "%s", *story ? story : gyre_error(NULL));
 }
 
 int gyre_train_agree(struct gyre_train *t, int status)

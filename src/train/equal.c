@@ -210,9 +210,7 @@ int gyre_train_compare_state(struct gyre_train *t)
 
 int gyre_train_compare_weights(struct gyre_train *t)
 {
-    int status = gyre_replica_values_home(&t->replica, t->trouble);
-    if (!status)
-        status = gyre_ddp_compare(t->replica.ddp);
+    int status = gyre_ddp_compare(t->replica.ddp);
     t->common |= status == GYRE_CORRUPT;
     return gyre_train_explain(t, status);
 }

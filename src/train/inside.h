@@ -288,8 +288,8 @@ int gyre_train_compare_state(struct gyre_train *t);
  * everybody's. */
 int gyre_train_agree(struct gyre_train *t, int status);
 
-/* `status` as it is. A failure is explained in t->trouble by the communicator's words, unless it is
- * explained already. */
+/* `status` as it is. A failure is explained in t->trouble by the words of the communicator, or of
+ * the engine where that has none, unless it is explained already. */
 int gyre_train_explain(struct gyre_train *t, int status);
 
 /* Has gyre_train_stop() been called in this process? */

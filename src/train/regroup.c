@@ -75,7 +75,7 @@ static int refuse_so_few(struct gyre_train *t, const char *lost)
 
 int gyre_train_change_ranks(struct gyre_train *t)
 {
-    int status = gyre_replica_regroup(&t->replica, t->comm, t->trouble);
+    int status = gyre_replica_regroup(&t->replica, t->comm);
     gyre_finalize(t->former);
     t->former = NULL;
     return status ? gyre_train_explain(t, status) : 0;

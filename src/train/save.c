@@ -60,13 +60,10 @@ int gyre_train_list_checkpoint(struct gyre_train *t)
 int gyre_train_save(struct gyre_train *t)
 {
     struct gyre_run_settings words;
-    int status = gyre_replica_values_home(&t->replica, t->trouble);
-    if (status)
-        return status;
     gyre_train_take_settings(t, &words);
     gyre_run_spare(t->checkpoint, gyre_train_keeps_best(t) ? (uint64_t)t->best.step : 0);
-    status = gyre_run_save(t->checkpoint, t->options->save, t->step, words.text, words.count,
-                           t->trouble);
+    int status = gyre_run_save(t->checkpoint, t->options->save, t->step, words.text, words.count,
+                               t->trouble);
     t->common |= status != 0;
     return status;
 }
@@ -114,7 +111,6 @@ int gyre_train_resume(struct gyre_train *t)
         if (!refused && !t->rank)
             refused = examine_generation_of_run(t);
         status = gyre_run_load(t->checkpoint, refused, &step, t->trouble);
-        gyre_replica_values_written(&t->replica);
     }
     t->common |= status != 0;
     return status;

@@ -3,6 +3,7 @@
  * tests/program/train/train.c. */
 #include "train/inside.h"
 
+#include "base/env.h"
 #include "base/size.h"
 #include "model/learning/init.h"
 #include "model/network/file.h"
@@ -199,18 +200,33 @@ static int settle_architecture(struct gyre_train *t)
     return 0;
 }
 
-/* The rank's CUDA device: the communicator's, or else the ranks of a node take one after the
- * other. */
+void gyre_train_load(const struct gyre_train_options *options)
+{
+    const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
+    if (options->device && cuda)
+        (void)cuda->probe(NULL);
+}
+
+/* The device that the communicator will have: of who joins a training that runs. */
+static int expected_device(int devices)
+{
+    int64_t local = 0;
+    (void)gyre_env_int("LOCAL_RANK", 0, INT32_MAX, &local, NULL);
+    return (int)(local % devices);
+}
+
+/* The rank's CUDA device is the communicator's, where gradients are reduced. */
 static int settle_device(struct gyre_train *t, struct gyre_model_settings *settings)
 {
     const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
     if (!t->options->device)
         return 0;
-    int own = gyre_device(t->comm), count = own < 0 && cuda ? cuda->probe(t->trouble) : 0;
+    int own = t->comm ? gyre_device(t->comm) : -1;
+    int count = own < 0 && cuda ? cuda->probe(t->trouble) : 0;
     if (own < 0 && cuda && !count)
         return t->trouble->status ? t->trouble->status : GYRE_UNSUPPORTED;
     settings->kind = GYRE_MEMORY_CUDA;
-    settings->device = own >= 0 ? own : count ? gyre_local_rank(t->comm) % count : 0;
+    settings->device = own >= 0 ? own : count ? expected_device(count) : 0;
     return 0;
 }
 
@@ -244,7 +260,6 @@ int gyre_train_make_engine(struct gyre_train *t)
     options.look = GYRE_DDP_LOOK_NONE; /* the replica asks */
     options.compare_every = (int)o->compare_every;
     int status = gyre_replica_join(&t->replica, t->comm, &options);
-    gyre_replica_reside(&t->replica);
     return gyre_train_explain(t, status);
 }
 

@@ -140,11 +140,15 @@ static int trial_init(struct gyre_train *t, struct shares_trial *trial)
     return 0;
 }
 
+/* A device has ended with it, too. */
 static int pass_trial(struct gyre_train *t, const struct gyre_batch *batch)
 {
+    struct gyre_loss unused = {0};
     int status = gyre_replica_forward(&t->replica, batch->x, batch->samples, true,
                                       gyre_train_wanted(&t->data, batch), t->trouble);
-    return status ? status : gyre_replica_backward(&t->replica, false, false, t->trouble);
+    if (!status)
+        status = gyre_replica_backward(&t->replica, false, false, t->trouble);
+    return status ? status : gyre_replica_take_loss(&t->replica, &unused, t->trouble);
 }
 
 /* -- measured ---------------------------------------------------------------------------------- */

@@ -7,7 +7,6 @@
 #include "train/inside.h"
 
 #include "base/clock.h"
-#include "ddp/engine.h"
 
 #include <string.h>
 
@@ -38,11 +37,7 @@ static void tell_wishes(struct gyre_train *t)
 static int run_part(struct gyre_train *t, const struct gyre_batch *batch, bool last)
 {
     struct gyre_loss loss = {0};
-    int status = gyre_ddp_compares_next(t->replica.ddp)
-                     ? gyre_replica_values_home(&t->replica, t->trouble)
-                     : 0;
-    if (!status)
-        status = gyre_ddp_no_sync(t->replica.ddp, !last);
+    int status = gyre_ddp_no_sync(t->replica.ddp, !last);
     if (!status)
         status = gyre_ddp_begin(t->replica.ddp, batch->samples);
     if (!status)

@@ -38,6 +38,9 @@ struct gyre_train_outcome {
     bool stopped;   /* a signal ended it early; saved if there is a place for it */
 };
 
+/* Before gyre_init(): loads CUDA where the options ask for it, so that each rank takes a device. */
+void gyre_train_load(const struct gyre_train_options *options);
+
 /* Trains, or with --evaluate tells what the weights make of the data. Collective. Told on rank 0's
  * `terminal` (NULL: quiet). With --elastic *comm may become another communicator; the caller ends
  * whichever it is. Where *comm is NULL this process joins a training that runs, and *comm becomes

@@ -6,7 +6,8 @@
  *                "wire.scale"               []
  *
  * Another number of ranks begins with a feedback of zeros. Addresses are asked for in each pass,
- * because the first step may move them. Tested by tests/program/ddp/checkpoint.c. */
+ * because the first step may move them. What is a device's passes through host memory. Tested by
+ * tests/program/ddp/checkpoint.c and tests/program/cuda/train.sh. */
 #include "base/types.h"
 #include "checkpoint/run/engine.h"
 #include "checkpoint/run/inside.h"
@@ -23,6 +24,9 @@ struct bound_engine {
     struct gyre_ddp *own; /* what `ddp` points to, where the caller has given the engine itself */
     double scale;
     float *gathered; /* rank 0, while a pass saves the feedback of all ranks */
+    uint8_t *home;   /* in a pass, where values are a device's: all of them, one after the other */
+    uint64_t *at;    /* the same: where each begins */
+    float *room;     /* the same: for one parameter */
 };
 
 static const char feedback_name[] = "wire.feedback.%s";
@@ -62,16 +66,61 @@ static bool moves_feedback(const struct bound_engine *b, const struct gyre_run_p
                          : gyre_ddp_wire_scale(*b->ddp) > 0;
 }
 
-static void list_values(struct bound_engine *b, struct gyre_run_pass *pass)
+static uint64_t value_bytes(const struct gyre_ddp_item *item)
+{
+    return item->elements * gyre_type_size(item->type);
+}
+
+/* In host memory. */
+static void *value_at(const struct bound_engine *b, uint32_t i)
+{
+    return b->home ? b->home + b->at[i] : gyre_ddp_value(*b->ddp, (int)i);
+}
+
+static int allocate_home(struct bound_engine *b)
 {
     const struct gyre_ddp_item *item;
     uint32_t items = gyre_ddp_items(*b->ddp, &item);
-    for (uint32_t i = 0; i < items; i++) {
+    uint64_t all = 0, most = 1;
+    b->at = calloc((size_t)items + 1, sizeof *b->at);
+    for (uint32_t i = 0; b->at && i < items; i++) {
+        b->at[i] = all;
+        all += value_bytes(&item[i]);
+        most = value_bytes(&item[i]) > most ? value_bytes(&item[i]) : most;
+    }
+    b->home = malloc(all + 1);
+    b->room = calloc(1, most);
+    return b->at && b->home && b->room ? 0 : -ENOMEM;
+}
+
+/* Where values are a device's: memory for them, and to save them, their numbers. */
+static int bring_values_home(struct bound_engine *b, struct gyre_run_pass *pass)
+{
+    const struct gyre_ddp_item *item;
+    uint32_t items = gyre_ddp_items(*b->ddp, &item);
+    int status = 0;
+    if (!gyre_ddp_on_device(*b->ddp))
+        return 0;
+    if (allocate_home(b))
+        return gyre_trouble_set(&pass->trouble, -ENOMEM, "no memory for a copy of the values");
+    for (uint32_t i = 0; !status && i < items; i++)
+        status = gyre_ddp_bring_home(*b->ddp, value_at(b, i), gyre_ddp_value(*b->ddp, (int)i),
+                                     value_bytes(&item[i]));
+    return status ? gyre_trouble_set(&pass->trouble, status, "%s", gyre_error(NULL)) : 0;
+}
+
+static int list_values(struct bound_engine *b, struct gyre_run_pass *pass)
+{
+    const struct gyre_ddp_item *item;
+    uint32_t items = gyre_ddp_items(*b->ddp, &item);
+    int status = bring_values_home(b, pass);
+    for (uint32_t i = 0; !status && i < items; i++) {
         const struct gyre_run_form form = {
             GYRE_GENERATION_MODEL, item[i].type == GYRE_F64 ? GYRE_STORED_F64 : GYRE_STORED_F32,
             (uint32_t)item[i].dimensions, item[i].shape};
-        gyre_run_items_add(&pass->items, form, gyre_ddp_value(*b->ddp, (int)i), "%s", item[i].name);
+        gyre_run_items_add(&pass->items, form, value_at(b, i), "%s", item[i].name);
     }
+    return status;
 }
 
 /* Elements of all parameters that have a feedback. */
@@ -115,8 +164,8 @@ static int list_engine(struct gyre_bound *bound, struct gyre_run_pass *pass)
     int status = check_engine(b, &pass->trouble);
     if (status)
         return status;
-    list_values(b, pass);
-    return moves_feedback(b, pass) ? list_feedback(b, pass) : 0;
+    status = list_values(b, pass);
+    return !status && moves_feedback(b, pass) ? list_feedback(b, pass) : status;
 }
 
 /* -- examined ---------------------------------------------------------------------------------- */
@@ -139,7 +188,7 @@ static int refuse_unusable(const struct bound_engine *b, struct gyre_run_pass *p
     const struct gyre_ddp_item *item;
     uint32_t items = gyre_ddp_items(*b->ddp, &item);
     for (uint32_t i = 0; i < items; i++)
-        if (!is_finite(&item[i], gyre_ddp_value(*b->ddp, (int)i)))
+        if (!is_finite(&item[i], value_at(b, i)))
             return gyre_trouble_set(
                 &pass->trouble, GYRE_INVALID,
                 "step %llu: '%.200s' holds a NaN or an infinity and is not saved; what was saved "
@@ -180,7 +229,11 @@ static int collect_engine(struct gyre_bound *bound, struct gyre_run_pass *pass)
         const float *feedback = gyre_ddp_feedback(*b->ddp, (int)i);
         if (!feedback)
             continue;
-        status = gyre_gather(bound->comm, feedback, at, item[i].elements, GYRE_F32, 0);
+        if (b->room)
+            status = gyre_ddp_bring_home(*b->ddp, b->room, feedback, value_bytes(&item[i]));
+        if (!status)
+            status = gyre_gather(bound->comm, b->room ? b->room : feedback, at, item[i].elements,
+                                 GYRE_F32, 0);
         at = at ? at + item[i].elements * pass->world : NULL;
     }
     return status;
@@ -192,9 +245,11 @@ static int give_values(struct bound_engine *b)
     uint32_t items = gyre_ddp_items(*b->ddp, &item);
     int status = 0;
     for (uint32_t i = 0; !status && i < items; i++) {
-        void *value = gyre_ddp_value(*b->ddp, (int)i);
-        status = gyre_broadcast(b->bound.comm, value, value,
-                                item[i].elements * gyre_type_size(item[i].type), GYRE_U8, 0);
+        void *value = value_at(b, i);
+        status = gyre_broadcast(b->bound.comm, value, value, value_bytes(&item[i]), GYRE_U8, 0);
+        if (!status && b->home)
+            status = gyre_ddp_bring_there(*b->ddp, gyre_ddp_value(*b->ddp, (int)i), value,
+                                          value_bytes(&item[i]));
     }
     return status;
 }
@@ -209,22 +264,30 @@ static int give_feedback(struct bound_engine *b, const struct gyre_run_pass *pas
         status = gyre_ddp_set_wire_scale(*b->ddp, b->scale);
     for (uint32_t i = 0; !status && i < items; i++) {
         float *feedback = gyre_ddp_feedback(*b->ddp, (int)i);
-        if (feedback)
-            status = gyre_scatter(b->bound.comm, pass->items.item[at++].found, feedback,
-                                  item[i].elements * sizeof(float), GYRE_U8, 0);
+        if (!feedback)
+            continue;
+        status = gyre_scatter(b->bound.comm, pass->items.item[at++].found,
+                              b->room ? b->room : feedback, value_bytes(&item[i]), GYRE_U8, 0);
+        if (!status && b->room)
+            status = gyre_ddp_bring_there(*b->ddp, feedback, b->room, value_bytes(&item[i]));
     }
     return status;
 }
 
-static void forget_feedback(struct bound_engine *b)
+static int forget_feedback(struct bound_engine *b)
 {
     const struct gyre_ddp_item *item;
     uint32_t items = gyre_ddp_items(*b->ddp, &item);
-    for (uint32_t i = 0; i < items; i++) {
+    int status = 0;
+    for (uint32_t i = 0; !status && i < items; i++) {
         float *feedback = gyre_ddp_feedback(*b->ddp, (int)i);
-        if (feedback)
-            memset(feedback, 0, item[i].elements * sizeof(float));
+        if (!feedback)
+            continue;
+        memset(b->room ? b->room : feedback, 0, value_bytes(&item[i]));
+        if (b->room)
+            status = gyre_ddp_bring_there(*b->ddp, feedback, b->room, value_bytes(&item[i]));
     }
+    return status;
 }
 
 static int give_engine(struct gyre_bound *bound, struct gyre_run_pass *pass)
@@ -234,7 +297,8 @@ static int give_engine(struct gyre_bound *bound, struct gyre_run_pass *pass)
     bool moves = moves_feedback(b, pass);
     if (keeps_feedback(*b->ddp) && !moves) {
         bound->lost = "wire.feedback";
-        forget_feedback(b);
+        int forgotten = forget_feedback(b);
+        status = status ? status : forgotten;
     }
     return status || !moves ? status : give_feedback(b, pass);
 }
@@ -243,7 +307,12 @@ static void release_engine(struct gyre_bound *bound)
 {
     struct bound_engine *b = (struct bound_engine *)bound;
     free(b->gathered);
-    b->gathered = NULL;
+    free(b->home);
+    free(b->at);
+    free(b->room);
+    b->gathered = b->room = NULL;
+    b->home = NULL;
+    b->at = NULL;
 }
 
 /* -- added ------------------------------------------------------------------------------------- */

@@ -239,6 +239,7 @@ static int be_training_rank(const struct asked *asked, char **argv,
     struct gyre_train_outcome outcome;
     struct gyre_comm *comm = NULL;
     listen();
+    gyre_train_load(options);
     int status =
         gyre_cli_joins() ? 0 : gyre_init(&comm, NULL); /* a newcomer reads its data first */
     if (status)

@@ -85,14 +85,15 @@ static int expect_no_others(const struct gyre_replica *r, const struct gyre_safe
     return 0;
 }
 
-static void take_file(struct gyre_replica *r, const struct gyre_safetensors *file)
+static int take_file(struct gyre_replica *r, const struct gyre_safetensors *file,
+                     struct gyre_trouble *trouble)
 {
     gyre_replica_bind(r);
     for (int i = 0; i < items(r); i++) {
         const struct gyre_stored_tensor *found = gyre_safetensors_find(file, r->item[i].name);
         memcpy(r->item[i].value, found->data, found->bytes);
     }
-    gyre_replica_values_written(r);
+    return gyre_replica_values_written(r, trouble);
 }
 
 int gyre_replica_take(struct gyre_replica *r, const struct gyre_safetensors *file, const char *path,
@@ -105,9 +106,7 @@ int gyre_replica_take(struct gyre_replica *r, const struct gyre_safetensors *fil
     }
     if (!status)
         status = expect_no_others(r, file, path, trouble);
-    if (!status)
-        take_file(r, file);
-    return status;
+    return status ? status : take_file(r, file, trouble);
 }
 
 int gyre_replica_load(struct gyre_replica *r, const char *path, struct gyre_trouble *trouble)

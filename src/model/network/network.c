@@ -187,9 +187,12 @@ uint64_t gyre_network_outputs(const struct gyre_network *network)
 int gyre_network_parameters(struct gyre_network *network, const struct gyre_ddp_parameter **list)
 {
     *list = network ? network->replica.item : NULL;
-    if (network)
-        gyre_replica_bind(&network->replica);
-    return network ? network->replica.parameters : 0;
+    if (!network)
+        return 0;
+    gyre_replica_bind(&network->replica);
+    return gyre_replica_values_home(&network->replica, fresh_trouble())
+               ? 0
+               : network->replica.parameters;
 }
 
 /* -- the engine -------------------------------------------------------------------------------- */
@@ -204,6 +207,8 @@ static int check_join(struct gyre_network *n, struct gyre_comm *comm,
     if (options && options->buffers.count)
         return gyre_refuse("gyre_network_join: %d buffers, but the network brings its own",
                            options->buffers.count);
+    if (options && options->stream)
+        return gyre_refuse("gyre_network_join: a stream, but the network computes on its own");
     return 0;
 }
 

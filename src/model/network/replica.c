@@ -102,12 +102,41 @@ void gyre_replica_deinit(struct gyre_replica *r)
 void gyre_replica_bind(struct gyre_replica *r)
 {
     for (int p = 0; r->ddp && p < r->parameters; p++) {
-        r->item[p].value = gyre_ddp_value(r->ddp, p);
-        r->parameter[p]->value = r->item[p].value;
+        r->parameter[p]->value = gyre_ddp_value(r->ddp, p);
         r->parameter[p]->gradient = gyre_ddp_gradient(r->ddp, p);
+        if (!r->device.on)
+            r->item[p].value = r->parameter[p]->value;
     }
-    for (int i = 0; i < r->parameters + r->buffers; i++)
-        gyre_on_device_bind(&r->device, i, r->item[i].value);
+    gyre_on_device_bind(&r->device);
+}
+
+/* The engine of values on the device, which it works in from here on. */
+static int join_on_device(struct gyre_replica *r, struct gyre_ddp_options *options)
+{
+    struct gyre_ddp_parameter *there = calloc((size_t)r->parameters + 1, sizeof *there);
+    struct gyre_processor *on = r->device.on;
+    gyre_replica_bind(r);
+    int status = there ? gyre_replica_values_written(r, gyre_thread_trouble()) : -ENOMEM;
+    for (int p = 0; !status && p < r->parameters; p++) {
+        there[p] = r->item[p];
+        there[p].value = r->parameter[p]->value;
+    }
+    options->stream = on->table->stream(on);
+    if (!status)
+        status = gyre_ddp_create(&r->ddp, r->comm, there, r->parameters, options);
+    r->device.joined = !status;
+    free(there);
+    return status;
+}
+
+static int join_on_host(struct gyre_replica *r, const struct gyre_ddp_options *options)
+{
+    int status = gyre_ddp_create(&r->ddp, r->comm, r->item, r->parameters, options);
+    if (status || !options->sharded)
+        return status;
+    free(r->values); /* the engine has its own */
+    r->values = NULL;
+    return 0;
 }
 
 int gyre_replica_join(struct gyre_replica *r, struct gyre_comm *comm,
@@ -118,45 +147,29 @@ int gyre_replica_join(struct gyre_replica *r, struct gyre_comm *comm,
     all.norm |= r->scaler.enabled;
     r->comm = comm;
     r->sharded = options->sharded;
-    int status = gyre_ddp_create(&r->ddp, comm, r->item, r->parameters, &all);
-    if (status)
-        return status;
-    gyre_replica_bind(r);
-    if (options->sharded) { /* the engine has its own */
-        free(r->values);
-        r->values = NULL;
-    }
-    return 0;
+    int status = r->device.on ? join_on_device(r, &all) : join_on_host(r, &all);
+    if (!status)
+        gyre_replica_bind(r);
+    return status;
 }
 
-int gyre_replica_regroup(struct gyre_replica *r, struct gyre_comm *comm,
-                         struct gyre_trouble *trouble)
+int gyre_replica_regroup(struct gyre_replica *r, struct gyre_comm *comm)
 {
     r->comm = comm;
-    int status = gyre_replica_values_home(r, trouble);
+    int status = gyre_ddp_regroup(r->ddp, comm, NULL);
     if (!status)
-        status = gyre_ddp_regroup(r->ddp, comm, NULL);
-    if (status)
-        return status;
-    gyre_replica_bind(r);
-    gyre_replica_values_written(r);
-    return 0;
-}
-
-void gyre_replica_reside(struct gyre_replica *r)
-{
-    if (!r->sharded)
-        gyre_on_device_reside(&r->device);
+        gyre_replica_bind(r);
+    return status;
 }
 
 int gyre_replica_values_home(struct gyre_replica *r, struct gyre_trouble *trouble)
 {
-    return gyre_on_device_values_home(&r->device, trouble);
+    return gyre_on_device_values_home(&r->device, r->item, trouble);
 }
 
-void gyre_replica_values_written(struct gyre_replica *r)
+int gyre_replica_values_written(struct gyre_replica *r, struct gyre_trouble *trouble)
 {
-    gyre_on_device_values_written(&r->device);
+    return gyre_on_device_values_there(&r->device, r->item, trouble);
 }
 
 static int place_of_parameter(const struct gyre_replica *r, const struct gyre_parameter *parameter)
@@ -167,13 +180,10 @@ static int place_of_parameter(const struct gyre_replica *r, const struct gyre_pa
     return i;
 }
 
-static int tell_ready(struct gyre_replica *r, const struct gyre_parameter *parameter,
-                      struct gyre_trouble *trouble)
+static int tell_ready(struct gyre_replica *r, const struct gyre_parameter *parameter)
 {
     const int i = place_of_parameter(r, parameter);
-    int status = gyre_on_device_fetch(&r->device, i, gyre_ddp_gradient(r->ddp, i), trouble);
-    if (!status && r->looks && !parameter->bounded)
-        status = gyre_ddp_look_at(r->ddp, i);
+    int status = r->looks && !parameter->bounded ? gyre_ddp_look_at(r->ddp, i) : 0;
     return status ? status : gyre_ddp_ready(r->ddp, i);
 }
 
@@ -197,7 +207,7 @@ static int finish_pass(struct gyre_replica *r, int status, bool tells, struct gy
         if (event->sum)
             status = sum_over_ranks(r, event, trouble);
         else
-            status = tells ? tell_ready(r, event->ready, trouble) : 0;
+            status = tells ? tell_ready(r, event->ready) : 0;
         if (!status)
             status = gyre_model_continue(r->model);
     }
@@ -210,7 +220,7 @@ static int pass_forward(struct gyre_replica *r, const float *x, size_t samples, 
 {
     if (r->device.on)
         gyre_replica_bind(r); /* also without an engine */
-    int status = gyre_on_device_begin(&r->device, &x, samples, trouble);
+    int status = gyre_on_device_begin(&r->device, r->item, &x, samples, trouble);
     if (!status)
         status = gyre_model_forward(r->model, x, samples, train, outputs, trouble);
     return finish_pass(r, status, false, trouble);
@@ -239,11 +249,6 @@ int gyre_replica_predict(struct gyre_replica *r, const float *x, size_t samples,
     return status ? status : gyre_on_device_outputs(&r->device, outputs, samples, trouble);
 }
 
-struct gyre_processor *gyre_replica_optimizer_processor(const struct gyre_replica *r)
-{
-    return r->device.on && !r->device.resident ? r->device.host : gyre_model_processor(r->model);
-}
-
 int gyre_replica_take_loss(struct gyre_replica *r, struct gyre_loss *loss,
                            struct gyre_trouble *trouble)
 {
@@ -258,10 +263,6 @@ void gyre_replica_clear_loss(struct gyre_replica *r)
 int gyre_replica_backward(struct gyre_replica *r, bool adds, bool tells,
                           struct gyre_trouble *trouble)
 {
-    int status = 0;
-    for (int p = 0; adds && !status && p < r->parameters; p++)
-        status = gyre_on_device_lend(&r->device, p, gyre_ddp_gradient(r->ddp, p), trouble);
-    if (!status)
-        status = finish_pass(r, gyre_model_backward(r->model, adds, trouble), tells, trouble);
-    return status ? status : gyre_on_device_end(&r->device, trouble);
+    int status = finish_pass(r, gyre_model_backward(r->model, adds, trouble), tells, trouble);
+    return status ? status : gyre_on_device_end(&r->device, r->item, trouble);
 }

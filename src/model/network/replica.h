@@ -80,20 +80,13 @@ int gyre_replica_join(struct gyre_replica *replica, struct gyre_comm *comm,
                       const struct gyre_ddp_options *options);
 
 /* Goes on with the ranks of another communicator (gyre_ddp_regroup()), with the values and buffers
- * of the rank that has completed most steps. Collective. A failure without a story in `trouble` is
- * the engine's. */
-int gyre_replica_regroup(struct gyre_replica *replica, struct gyre_comm *comm,
-                         struct gyre_trouble *trouble);
+ * of the rank that has completed most steps. Collective. The engine's status. */
+int gyre_replica_regroup(struct gyre_replica *replica, struct gyre_comm *comm);
 
-/* Where a device computes and the engine is not sharded: values and the optimiser's state are the
- * device's from here on, so the update is, too. For an owner that calls the next two; before the
- * optimiser is made. */
-void gyre_replica_reside(struct gyre_replica *replica);
-
-/* Before anybody reads the values that gyre_ddp_value() and item[].value show; and when somebody
- * has written them. */
+/* Before anybody reads the values that item[].value shows, and when somebody has written them:
+ * where a device computes they are copies of its own, once there is an engine. */
 int gyre_replica_values_home(struct gyre_replica *replica, struct gyre_trouble *trouble);
-void gyre_replica_values_written(struct gyre_replica *replica);
+int gyre_replica_values_written(struct gyre_replica *replica, struct gyre_trouble *trouble);
 
 /* Values and gradients to where the engine has them now. */
 void gyre_replica_bind(struct gyre_replica *replica);
@@ -107,9 +100,6 @@ int gyre_replica_forward(struct gyre_replica *replica, const float *x, size_t sa
 /* Forward alone; *outputs is host memory until the next forward. */
 int gyre_replica_predict(struct gyre_replica *replica, const float *x, size_t samples,
                          const float **outputs, struct gyre_trouble *trouble);
-
-/* What the optimiser's state, and the values that it steps, lie on. */
-struct gyre_processor *gyre_replica_optimizer_processor(const struct gyre_replica *replica);
 
 /* Gradients are put, or added if `adds`; each is told to the engine if `tells`. Otherwise as
  * forward. */

@@ -29,34 +29,14 @@ int gyre_replica_make_optimizer(struct gyre_replica *r, struct gyre_trouble *tro
         r->piece[k] = (struct gyre_replica_piece){piece.parameter, piece.first, piece.count, range};
         range += piece.count;
     }
-    int status = gyre_optimizer_create(&r->optimizer, gyre_replica_optimizer_processor(r),
-                                       &r->settings, range, trouble);
+    int status = gyre_optimizer_create(&r->optimizer, gyre_model_processor(r->model), &r->settings,
+                                       range, trouble);
     return status ? status : resume_optimizer(r, trouble);
 }
 
-/* Whole parameters, where the device has them: the reduced gradients go there. */
-static int step_on_device(struct gyre_replica *r, float factor, struct gyre_trouble *trouble)
-{
-    int status = 0;
-    for (int k = 0; !status && k < r->pieces; k++) {
-        const struct gyre_replica_piece *piece = &r->piece[k];
-        const struct gyre_parameter *parameter = r->parameter[piece->parameter];
-        status = gyre_on_device_lend(&r->device, piece->parameter,
-                                     gyre_ddp_gradient(r->ddp, piece->parameter), trouble);
-        if (!status)
-            gyre_optimizer_apply(r->optimizer, piece->at, piece->count, parameter->value,
-                                 parameter->gradient, factor);
-    }
-    gyre_on_device_updated(&r->device);
-    return status;
-}
-
-static int step_pieces(struct gyre_replica *r, double rate, double factor,
-                       struct gyre_trouble *trouble)
+static int step_pieces(struct gyre_replica *r, double rate, double factor)
 {
     gyre_optimizer_begin(r->optimizer, rate);
-    if (r->device.resident)
-        return step_on_device(r, (float)factor, trouble);
     for (int k = 0; k < r->pieces; k++) {
         const struct gyre_replica_piece *piece = &r->piece[k];
         float *value = gyre_ddp_value(r->ddp, piece->parameter);
@@ -78,6 +58,6 @@ int gyre_replica_update(struct gyre_replica *r, double rate, struct gyre_trouble
     if (!status && !r->optimizer)
         status = gyre_replica_make_optimizer(r, trouble);
     if (!status && !overflowed && !result->nonfinite && !result->skip)
-        status = step_pieces(r, rate, result->factor * (double)unscale, trouble);
+        status = step_pieces(r, rate, result->factor * (double)unscale);
     return status ? status : gyre_scaler_update(&r->scaler, trouble);
 }

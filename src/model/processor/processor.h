@@ -242,6 +242,9 @@ void gyre_processor_close(struct gyre_processor *processor); /* takes NULL */
 int gyre_processor_open_beside(struct gyre_processor **processor, enum gyre_memory_kind kind,
                                int device, struct gyre_trouble *trouble);
 
+/* Whether the memory is a device's, as the processor's is: the CPU owns none. */
+bool gyre_processor_owns(const struct gyre_processor *processor, const void *memory);
+
 /* Memory from alloc(); NULL, and what it was for, how much, and why: as printf. */
 __attribute__((format(printf, 4, 5))) void *gyre_processor_alloc(struct gyre_processor *processor,
                                                                  size_t bytes,

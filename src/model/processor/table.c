@@ -27,6 +27,12 @@ void gyre_processor_close(struct gyre_processor *processor)
         processor->table->close(processor);
 }
 
+bool gyre_processor_owns(const struct gyre_processor *on, const void *memory)
+{
+    const enum gyre_memory_kind kind = on->table->memory;
+    return kind != GYRE_MEMORY_HOST && memory && gyre_device_of(kind)->classify(memory) == kind;
+}
+
 void *gyre_processor_alloc(struct gyre_processor *on, size_t bytes, struct gyre_trouble *trouble,
                            const char *format, ...)
 {

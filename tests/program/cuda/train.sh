@@ -73,6 +73,13 @@ same "--data digits:test --model convnet --epochs 1 --batch 72 --ranks 2 --sync-
     --precision bf16"
 same "--preset wine --epochs 2 --precision f16"
 
+# In several buckets, which are reduced beside the backward pass.
+same "--preset wine --layers 13,60,50,3 --epochs 2 --ranks 2 --bucket 2000 --clip 1"
+same "--preset wine --layers 13,60,50,3 --epochs 2 --ranks 2 --bucket 2000 --wire f16 \
+    --precision f16"
+same "--preset wine --layers 13,60,50,3 --epochs 2 --ranks 3 --bucket 2000 --sharded \
+    --wire bf16 --optimizer adam --compare-every 1"
+
 # Images of 28 x 28, whose places are more than a block of a product: 24 of the tool's own bytes.
 {
     printf '\000\000\010\003\000\000\000\030\000\000\000\034\000\000\000\034'
@@ -89,8 +96,8 @@ for batch in 4 12; do
 done
 same "--preset wine --epochs 3 --ranks 2 --optimizer sgd --momentum 0.9 --compare-every 1"
 
-# A run goes on where it ended, on the other kind: there, and back.
-rm -rf "$folder/one" "$folder/two"
+# A run goes on where it ended, on the other kind: there, and back. So do the sums that halves could
+# not hold.
 train() { # folder, epochs, device, other options
     saved=$1 epochs=$2 device=$3
     shift 3
@@ -100,11 +107,18 @@ train() { # folder, epochs, device, other options
         failed=1
     }
 }
-train one 6 cpu
-train two 2 cuda
-train two 4 cpu --resume
-train two 6 cuda --resume
-cmp "$(newest "$folder/one")" "$(newest "$folder/two")" || failed=1
+goes_on() { # other options
+    rm -rf "$folder/one" "$folder/two"
+    train one 6 cpu "$@"
+    train two 2 cuda "$@"
+    train two 4 cpu "$@" --resume
+    train two 6 cuda "$@" --resume
+    cmp "$(newest "$folder/one")" "$(newest "$folder/two")" || failed=1
+}
+
+goes_on
+goes_on --ranks 2 --wire bf16
+goes_on --ranks 2 --sharded
 
 # The process of a rank that the launcher started.
 process_of() { # launcher, rank
