@@ -125,8 +125,8 @@ static uint32_t sum_of_weights(const struct gyre_replica *replica)
 {
     uint32_t sum = 0;
     for (int i = 0; i < replica->parameters; i++)
-        sum =
-            gyre_crc32c(sum, replica->item[i].value, replica->parameter[i]->count * sizeof(float));
+        sum = gyre_crc32c(sum, replica->host.item[i].value,
+                          replica->parameter[i]->count * sizeof(float));
     return sum;
 }
 
@@ -178,7 +178,7 @@ static int sum_of_state(const struct gyre_replica *r, uint32_t *sum, struct gyre
 {
     *sum = sum_of_weights(r);
     for (int b = 0; b < r->buffers; b++)
-        *sum = gyre_crc32c(*sum, r->item[r->parameters + b].value,
+        *sum = gyre_crc32c(*sum, r->host.item[r->parameters + b].value,
                            r->buffer[b]->count *
                                (r->buffer[b]->whole ? sizeof(int64_t) : sizeof(float)));
     int status = add_optimizer(r->optimizer, sum, trouble);

@@ -98,7 +98,7 @@ static int take_those_left(struct gyre_train *t, char *lost, size_t size)
     else
         t->former = old;
     if (t->running)
-        memcpy(t->replica.running, t->running, t->replica.running_bytes);
+        memcpy(t->replica.host.running, t->running, t->replica.host.bytes);
     return gyre_train_change_ranks(t);
 }
 

@@ -332,7 +332,7 @@ int gyre_train_prepare_elastic(struct gyre_train *t)
     if (!t->options->elastic)
         return 0;
     if (!t->running)
-        t->running = malloc(t->replica.running_bytes + 1);
+        t->running = malloc(t->replica.host.bytes + 1);
     if (!t->running)
         return no_memory_to_set_up(t);
     gyre_train_keep_running(t);

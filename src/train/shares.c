@@ -122,7 +122,7 @@ static bool trial_allocate(struct gyre_train *t, struct shares_trial *trial, uin
     trial->index = calloc(samples, sizeof *trial->index);
     trial->x = calloc(samples, t->data.features * sizeof *trial->x);
     trial->y = calloc(samples, wanted);
-    trial->running = malloc(t->replica.running_bytes + 1);
+    trial->running = malloc(t->replica.host.bytes + 1);
     return trial->index && trial->x && trial->y && trial->running;
 }
 
@@ -136,7 +136,7 @@ static int trial_init(struct gyre_train *t, struct shares_trial *trial)
         trial->index[i] = (rank + i * n) % t->data.samples;
     gyre_dataset_gather(&t->data, trial->index, samples, trial->x, trial->y);
     trial->batch = (struct gyre_batch){.samples = samples, .x = trial->x, .y = trial->y};
-    memcpy(trial->running, t->replica.running, t->replica.running_bytes);
+    memcpy(trial->running, t->replica.host.running, t->replica.host.bytes);
     return 0;
 }
 
@@ -177,7 +177,7 @@ static int time_own(struct gyre_train *t, const struct shares_trial *trial, uint
         status = time_window(t, trial, &of_window);
         *speed = w && of_window > *speed ? of_window : *speed;
     }
-    memcpy(t->replica.running, trial->running, t->replica.running_bytes);
+    memcpy(t->replica.host.running, trial->running, t->replica.host.bytes);
     return status;
 }
 

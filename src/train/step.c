@@ -96,7 +96,7 @@ static int update(struct gyre_train *t, const struct gyre_ddp_result *r)
 void gyre_train_keep_running(struct gyre_train *t)
 {
     if (t->running)
-        memcpy(t->running, t->replica.running, t->replica.running_bytes);
+        memcpy(t->running, t->replica.host.running, t->replica.host.bytes);
 }
 
 /* -- a step ------------------------------------------------------------------------------------ */

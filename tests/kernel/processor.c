@@ -242,6 +242,50 @@ static void test_steps(void **state)
     check_steps(257, &update);
 }
 
+/* Stretches of many lengths, apart from each other, stepped one after the other on the CPU. */
+static void check_step_all(enum gyre_optimizer_kind kind, size_t count, bool momentum)
+{
+    struct gyre_optimizer_settings settings = gyre_optimizer_defaults(kind);
+    struct gyre_step_span stretch[2][64];
+    struct span value[64], gradient[64];
+    size_t all = 0;
+    settings.momentum = momentum ? 0.9 : 0;
+    for (size_t s = 0; s < count; s++) {
+        size_t length = 1 + gyre_rng_below(&rng, s % 3 ? 40 : 9000);
+        value[s] = random_span(length, false);
+        gradient[s] = random_span(length, false);
+        for (int side = 0; side < 2; side++)
+            stretch[side][s] = (struct gyre_step_span){AT(value[s]), AT(gradient[s]), all};
+        all += length;
+    }
+    for (int side = 0; side < 2; side++) {
+        struct gyre_optimizer *optimizer;
+        assert_int_equal(
+            gyre_optimizer_create(&optimizer, processor[side], &settings, all, &trouble), 0);
+        for (int step = 0; step < 3; step++) {
+            gyre_optimizer_begin(optimizer, 0.01);
+            assert_int_equal(
+                gyre_optimizer_apply_all(optimizer, stretch[side], count, 0.5f, &trouble), 0);
+        }
+        gyre_optimizer_destroy(optimizer);
+    }
+    for (size_t s = 0; s < count; s++) {
+        compare_and_free(&value[s], "a stretch");
+        free_span(&gradient[s]);
+    }
+}
+
+static void test_step_all(void **state)
+{
+    static const size_t count[] = {1, 2, 7, 64};
+    for (int i = 0; i < 4; i++) {
+        check_step_all(GYRE_SGD, count[i], false);
+        check_step_all(GYRE_SGD, count[i], true);
+        check_step_all(GYRE_ADAM, count[i], false);
+        check_step_all(GYRE_ADAMW, count[i], false);
+    }
+}
+
 /* -- gradients on their way -------------------------------------------------------------------- */
 
 /* As the engine sums on the host, and as one sum would. */
@@ -930,6 +974,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_travels, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_elements, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_steps, open_both, close_both),
+        cmocka_unit_test_setup_teardown(test_step_all, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_squares, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_looks, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_halves, open_both, close_both),

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *const gyre_optimizer_names[] = {
     [GYRE_SGD] = "sgd", [GYRE_ADAM] = "adam", [GYRE_ADAMW] = "adamw", NULL};
@@ -104,6 +105,7 @@ void gyre_optimizer_destroy(struct gyre_optimizer *optimizer)
         return;
     for (int i = 0; i < optimizer->states; i++)
         optimizer->on->table->free(optimizer->on, optimizer->state[i]);
+    free(optimizer->known);
     free(optimizer);
 }
 
@@ -164,4 +166,67 @@ void gyre_optimizer_apply(const struct gyre_optimizer *optimizer, size_t first, 
         table->adam(optimizer->on, value, gradient, m, v, count, &constants);
     else
         table->adamw(optimizer->on, value, gradient, m, v, count, &constants);
+}
+
+/* -- all at once ------------------------------------------------------------------------------- */
+
+static uint64_t stretch_end(const struct gyre_optimizer *optimizer,
+                            const struct gyre_step_span *stretch, size_t count, size_t s)
+{
+    return s + 1 < count ? stretch[s + 1].at : optimizer->count;
+}
+
+/* Memory for as many on both sides, at the first step and where they are more than before. */
+static int allocate_stretches(struct gyre_optimizer *optimizer, size_t count,
+                              struct gyre_trouble *trouble)
+{
+    const size_t bytes = count * sizeof *optimizer->known;
+    free(optimizer->known);
+    optimizer->known = calloc(count, sizeof *optimizer->known);
+    optimizer->stretches.stretch =
+        gyre_processor_alloc(optimizer->on, bytes, trouble, "the places of %zu parameters", count);
+    optimizer->stretches.count = count;
+    optimizer->stretches.numbers = optimizer->count;
+    return optimizer->known && optimizer->stretches.stretch
+               ? 0
+               : gyre_trouble_set(trouble, -ENOMEM, "no memory for an optimiser's step");
+}
+
+/* They seldom change: in the wait of a first step, and with the ranks. */
+static int tell_stretches(struct gyre_optimizer *optimizer, const struct gyre_step_span *stretch,
+                          size_t count, struct gyre_trouble *trouble)
+{
+    const size_t bytes = count * sizeof *stretch;
+    int status = 0;
+    if (optimizer->known && optimizer->stretches.count == count &&
+        memcmp(optimizer->known, stretch, bytes) == 0)
+        return 0;
+    if (!optimizer->known || optimizer->stretches.count != count)
+        status = allocate_stretches(optimizer, count, trouble);
+    if (status)
+        return status;
+    memcpy(optimizer->known, stretch, bytes);
+    return optimizer->on->table->put(optimizer->on, (void *)(uintptr_t)optimizer->stretches.stretch,
+                                     stretch, bytes, trouble);
+}
+
+int gyre_optimizer_apply_all(struct gyre_optimizer *optimizer, const struct gyre_step_span *stretch,
+                             size_t count, float factor, struct gyre_trouble *trouble)
+{
+    static const enum gyre_step_rule rule[] = {
+        [GYRE_SGD] = GYRE_RULE_SGD, [GYRE_ADAM] = GYRE_RULE_ADAM, [GYRE_ADAMW] = GYRE_RULE_ADAMW};
+    const struct gyre_processor_table *table = optimizer->on->table;
+    struct gyre_update constants = optimizer->update;
+    constants.factor = factor;
+    for (size_t s = 0; !table->step_all && s < count; s++)
+        gyre_optimizer_apply(optimizer, stretch[s].at,
+                             stretch_end(optimizer, stretch, count, s) - stretch[s].at,
+                             stretch[s].value, stretch[s].gradient, factor);
+    if (!table->step_all || !count)
+        return 0;
+    int status = tell_stretches(optimizer, stretch, count, trouble);
+    if (!status)
+        table->step_all(optimizer->on, rule[optimizer->settings.kind], &optimizer->stretches,
+                        optimizer->state[0], optimizer->state[1], &constants);
+    return status;
 }

@@ -38,6 +38,9 @@ struct gyre_optimizer {
     int states;
     const char *state_name[2];
     float *state[2]; /* `count` floats each, the processor's memory */
+
+    struct gyre_step_spans stretches; /* of the last step of all, on a device */
+    struct gyre_step_span *known;     /* the same, on the host */
 };
 
 /* PyTorch's defaults: decay 0.01 for adamw, else 0; momentum 0; betas 0.9, 0.999; epsilon 1e-8. */
@@ -71,5 +74,11 @@ void gyre_optimizer_begin(struct gyre_optimizer *optimizer, double rate);
  * waited for: pieces apart may be applied by several threads. */
 void gyre_optimizer_apply(const struct gyre_optimizer *optimizer, size_t first, size_t count,
                           float *value, const float *gradient, float factor);
+
+/* Applies the step to the whole range, of which each stretch is a part; on a device by one launch.
+ * Stretches are as struct gyre_step_spans wants them, in host memory. -ENOMEM, or the processor's
+ * failure. */
+int gyre_optimizer_apply_all(struct gyre_optimizer *optimizer, const struct gyre_step_span *stretch,
+                             size_t count, float factor, struct gyre_trouble *trouble);
 
 #endif

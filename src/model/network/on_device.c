@@ -4,20 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static size_t buffer_size(const struct gyre_running_buffer *buffer)
+static size_t value_size(const struct gyre_on_device *d, int p)
 {
-    return buffer->count * (buffer->whole ? sizeof(int64_t) : sizeof(float));
-}
-
-static size_t item_size(const struct gyre_on_device *d, int i)
-{
-    return i < d->parameters ? d->parameter[i]->count * sizeof(float)
-                             : buffer_size(d->buffer[i - d->parameters]);
-}
-
-static const char *item_name(const struct gyre_on_device *d, int i)
-{
-    return i < d->parameters ? d->parameter[i]->name : d->buffer[i - d->parameters]->name;
+    return d->parameter[p]->count * sizeof(float);
 }
 
 /* -- memory ------------------------------------------------------------------------------------ */
@@ -26,14 +15,15 @@ static int allocate_on_device(struct gyre_on_device *d, struct gyre_trouble *tro
 {
     const size_t row = gyre_volume_count(gyre_model_input(d->model)) * sizeof(float);
     bool good = true;
-    for (int i = 0; i < d->parameters + d->buffers; i++) {
-        d->there[i] =
-            gyre_processor_alloc(d->on, item_size(d, i), trouble, "'%s'", item_name(d, i));
-        good = good && d->there[i];
+    for (int p = 0; p < d->parameters; p++) {
+        d->there[p] =
+            gyre_processor_alloc(d->on, value_size(d, p), trouble, "'%s'", d->parameter[p]->name);
+        good = good && d->there[p];
     }
+    d->running = gyre_processor_alloc(d->on, d->host->bytes, trouble, "running figures");
     d->x = gyre_processor_alloc(d->on, gyre_model_batch(d->model) * row, trouble,
                                 "inputs of batches of %zu samples", gyre_model_batch(d->model));
-    return good && d->x ? 0 : -ENOMEM;
+    return good && d->running && d->x ? 0 : -ENOMEM;
 }
 
 static int allocate_on_host(struct gyre_on_device *d)
@@ -41,18 +31,17 @@ static int allocate_on_host(struct gyre_on_device *d)
     for (int b = 0; b < d->buffers; b++)
         if (2 * d->buffer[b]->count + 1 > d->sums_most)
             d->sums_most = 2 * d->buffer[b]->count + 1;
-    const size_t items = (size_t)d->parameters + (size_t)d->buffers + 1;
-    d->there = calloc(items, sizeof *d->there);
+    d->there = calloc((size_t)d->parameters + 1, sizeof *d->there);
     d->outputs = calloc(gyre_model_batch(d->model), gyre_model_outputs(d->model) * sizeof(float));
     d->sums = calloc(d->sums_most + 1, sizeof *d->sums);
     return d->there && d->outputs && d->sums ? 0 : -ENOMEM;
 }
 
 int gyre_on_device_init(struct gyre_on_device *d, struct gyre_model *model,
-                        struct gyre_trouble *trouble)
+                        const struct gyre_host_copy *host, struct gyre_trouble *trouble)
 {
     struct gyre_processor *on = gyre_model_processor(model);
-    *d = (struct gyre_on_device){.model = model};
+    *d = (struct gyre_on_device){.model = model, .host = host};
     if (on->table->memory == GYRE_MEMORY_HOST)
         return 0;
     d->on = on;
@@ -67,10 +56,12 @@ int gyre_on_device_init(struct gyre_on_device *d, struct gyre_model *model,
 
 void gyre_on_device_deinit(struct gyre_on_device *d)
 {
-    for (int i = 0; d->there && i < d->parameters + d->buffers; i++)
-        d->on->table->free(d->on, d->there[i]);
-    if (d->on)
+    for (int p = 0; d->there && p < d->parameters; p++)
+        d->on->table->free(d->on, d->there[p]);
+    if (d->on) {
+        d->on->table->free(d->on, d->running);
         d->on->table->free(d->on, d->x);
+    }
     free(d->there);
     free(d->outputs);
     free(d->sums);
@@ -82,50 +73,40 @@ void gyre_on_device_bind(struct gyre_on_device *d)
     for (int p = 0; p < d->parameters && !d->joined; p++)
         d->parameter[p]->value = d->there[p];
     for (int b = 0; b < d->buffers; b++)
-        d->buffer[b]->value = d->there[d->parameters + b];
+        d->buffer[b]->value =
+            d->running + ((uint8_t *)d->host->item[d->parameters + b].value - d->host->running);
 }
 
 /* -- values ------------------------------------------------------------------------------------ */
 
-int gyre_on_device_values_home(struct gyre_on_device *d, const struct gyre_ddp_parameter *host,
-                               struct gyre_trouble *trouble)
+int gyre_on_device_values_home(struct gyre_on_device *d, struct gyre_trouble *trouble)
 {
     int status = 0;
     for (int p = 0; !status && d->joined && p < d->parameters; p++)
-        status = d->on->table->get(d->on, host[p].value, d->parameter[p]->value, item_size(d, p),
-                                   trouble);
+        status = d->on->table->get(d->on, d->host->item[p].value, d->parameter[p]->value,
+                                   value_size(d, p), trouble);
     return status;
 }
 
-int gyre_on_device_values_there(struct gyre_on_device *d, const struct gyre_ddp_parameter *host,
-                                struct gyre_trouble *trouble)
+int gyre_on_device_values_there(struct gyre_on_device *d, struct gyre_trouble *trouble)
 {
     int status = 0;
     for (int p = 0; !status && d->on && p < d->parameters; p++)
-        status = d->on->table->put(d->on, d->parameter[p]->value, host[p].value, item_size(d, p),
-                                   trouble);
+        status = d->on->table->put(d->on, d->parameter[p]->value, d->host->item[p].value,
+                                   value_size(d, p), trouble);
     return status;
 }
 
 /* -- a pass ------------------------------------------------------------------------------------ */
 
-static int running_there(struct gyre_on_device *d, const struct gyre_ddp_parameter *host,
+int gyre_on_device_begin(struct gyre_on_device *d, const float **x, size_t samples,
                          struct gyre_trouble *trouble)
 {
-    int status = 0;
-    for (int i = d->parameters; !status && i < d->parameters + d->buffers; i++)
-        status = d->on->table->put(d->on, d->there[i], host[i].value, item_size(d, i), trouble);
-    return status;
-}
-
-int gyre_on_device_begin(struct gyre_on_device *d, const struct gyre_ddp_parameter *host,
-                         const float **x, size_t samples, struct gyre_trouble *trouble)
-{
     const size_t row = gyre_volume_count(gyre_model_input(d->model)) * sizeof(float);
-    int status = d->on && !d->joined ? gyre_on_device_values_there(d, host, trouble) : 0;
+    int status = d->on && !d->joined ? gyre_on_device_values_there(d, trouble) : 0;
     if (status || !d->on)
         return status;
-    status = running_there(d, host, trouble);
+    status = d->on->table->put(d->on, d->running, d->host->running, d->host->bytes, trouble);
     if (status || gyre_processor_owns(d->on, *x))
         return status;
     status = d->on->table->put(d->on, d->x, *x, samples * row, trouble);
@@ -161,11 +142,8 @@ int gyre_on_device_give_sums(struct gyre_on_device *d, const struct gyre_pass_ev
     return d->on->table->put(d->on, event->sum, d->sums, event->count * sizeof(double), trouble);
 }
 
-int gyre_on_device_end(struct gyre_on_device *d, const struct gyre_ddp_parameter *host,
-                       struct gyre_trouble *trouble)
+int gyre_on_device_end(struct gyre_on_device *d, struct gyre_trouble *trouble)
 {
-    int status = 0;
-    for (int i = d->parameters; d->on && !status && i < d->parameters + d->buffers; i++)
-        status = d->on->table->get(d->on, host[i].value, d->there[i], item_size(d, i), trouble);
-    return status;
+    return d->on ? d->on->table->get(d->on, d->host->running, d->running, d->host->bytes, trouble)
+                 : 0;
 }

@@ -7,8 +7,8 @@
  *               the copy of values       ◀──values_home
  *               the copy, written        ──values_there──▶
  *
- * `host` is the replica's list of parameters, then buffers, in host memory. Each function does
- * nothing where the CPU computes, since the layers then work in the host's own memory. */
+ * Each function does nothing where the CPU computes, since the layers then work in the host's own
+ * memory. */
 #ifndef GYRE_MODEL_NETWORK_ON_DEVICE_H
 #define GYRE_MODEL_NETWORK_ON_DEVICE_H
 
@@ -16,16 +16,25 @@
 
 #include <gyre/ddp.h>
 
+/* What a replica has in host memory. */
+struct gyre_host_copy {
+    struct gyre_ddp_parameter *item; /* parameters, then buffers */
+    uint8_t *running;                /* of buffers, all of them */
+    size_t bytes;
+};
+
 struct gyre_on_device {
     struct gyre_processor *on; /* NULL: the CPU computes */
     struct gyre_model *model;
     int parameters, buffers;
     struct gyre_parameter *const *parameter;
     struct gyre_running_buffer *const *buffer;
-    void **there;   /* on the device: values of parameters, running figures */
-    float *x;       /* a batch, the device's */
-    float *outputs; /* a batch, the host's */
-    double *sums;   /* that a pass wants summed over ranks, the host's */
+    const struct gyre_host_copy *host;
+    void **there;     /* values on the device, until they are an engine's */
+    uint8_t *running; /* the same there, laid out alike */
+    float *x;         /* a batch, the device's */
+    float *outputs;   /* a batch, the host's */
+    double *sums;     /* that a pass wants summed over ranks, the host's */
     size_t sums_most;
     bool joined; /* values are the engine's and the device's */
 };
@@ -33,7 +42,7 @@ struct gyre_on_device {
 /* Allocates on the device. -ENOMEM and others are told in `trouble`. Deinit takes every state, and
  * comes before the model's end. */
 int gyre_on_device_init(struct gyre_on_device *device, struct gyre_model *model,
-                        struct gyre_trouble *trouble);
+                        const struct gyre_host_copy *host, struct gyre_trouble *trouble);
 void gyre_on_device_deinit(struct gyre_on_device *device);
 
 /* The layers have the device's memory: of values until they are the engine's, and of running
@@ -41,16 +50,13 @@ void gyre_on_device_deinit(struct gyre_on_device *device);
 void gyre_on_device_bind(struct gyre_on_device *device);
 
 /* Brings values to the host's copy, once they are the device's; or the host's to the device. */
-int gyre_on_device_values_home(struct gyre_on_device *device, const struct gyre_ddp_parameter *host,
-                               struct gyre_trouble *trouble);
-int gyre_on_device_values_there(struct gyre_on_device *device,
-                                const struct gyre_ddp_parameter *host,
-                                struct gyre_trouble *trouble);
+int gyre_on_device_values_home(struct gyre_on_device *device, struct gyre_trouble *trouble);
+int gyre_on_device_values_there(struct gyre_on_device *device, struct gyre_trouble *trouble);
 
 /* Brings to the device what a pass needs of the host; *x is the rows there. They may be the
  * device's already. */
-int gyre_on_device_begin(struct gyre_on_device *device, const struct gyre_ddp_parameter *host,
-                         const float **x, size_t samples, struct gyre_trouble *trouble);
+int gyre_on_device_begin(struct gyre_on_device *device, const float **x, size_t samples,
+                         struct gyre_trouble *trouble);
 
 /* Brings outputs of that batch back; *outputs is the rows here. */
 int gyre_on_device_outputs(struct gyre_on_device *device, const float **outputs, size_t samples,
@@ -63,7 +69,6 @@ int gyre_on_device_give_sums(struct gyre_on_device *device, const struct gyre_pa
                              struct gyre_trouble *trouble);
 
 /* Brings the running figures back, behind a pass in training. */
-int gyre_on_device_end(struct gyre_on_device *device, const struct gyre_ddp_parameter *host,
-                       struct gyre_trouble *trouble);
+int gyre_on_device_end(struct gyre_on_device *device, struct gyre_trouble *trouble);
 
 #endif

@@ -23,11 +23,13 @@ static int allocate_values(struct gyre_replica *r)
     for (int p = 0; p < r->parameters; p++)
         bytes += gyre_round_up(r->parameter[p]->count * sizeof(float), LINE);
     for (int b = 0; b < r->buffers; b++)
-        r->running_bytes += gyre_round_up(buffer_bytes(r->buffer[b]), LINE);
+        r->host.bytes += gyre_round_up(buffer_bytes(r->buffer[b]), LINE);
     r->values = aligned_alloc(LINE, bytes);
-    r->running = aligned_alloc(LINE, r->running_bytes + LINE);
-    r->item = calloc((size_t)r->parameters + (size_t)r->buffers + 1, sizeof *r->item);
-    return r->values && r->running && r->item ? 0 : -ENOMEM;
+    r->host.running = aligned_alloc(LINE, r->host.bytes + LINE);
+    if (r->host.running)
+        memset(r->host.running, 0, r->host.bytes + LINE);
+    r->host.item = calloc((size_t)r->parameters + (size_t)r->buffers + 1, sizeof *r->host.item);
+    return r->values && r->host.running && r->host.item ? 0 : -ENOMEM;
 }
 
 static void lay_out_parameters(struct gyre_replica *r)
@@ -35,9 +37,9 @@ static void lay_out_parameters(struct gyre_replica *r)
     float *at = r->values;
     for (int p = 0; p < r->parameters; p++) {
         struct gyre_parameter *from = r->parameter[p];
-        r->item[p] = (struct gyre_ddp_parameter){from->name, GYRE_F32, from->dims, {0}, at};
+        r->host.item[p] = (struct gyre_ddp_parameter){from->name, GYRE_F32, from->dims, {0}, at};
         for (int d = 0; d < from->dims; d++)
-            r->item[p].shape[d] = from->shape[d];
+            r->host.item[p].shape[d] = from->shape[d];
         from->value = at;
         at += gyre_round_up(from->count, LINE / sizeof(float));
     }
@@ -45,10 +47,10 @@ static void lay_out_parameters(struct gyre_replica *r)
 
 static void lay_out_buffers(struct gyre_replica *r)
 {
-    uint8_t *at = r->running;
+    uint8_t *at = r->host.running;
     for (int b = 0; b < r->buffers; b++) {
         struct gyre_running_buffer *from = r->buffer[b];
-        r->item[r->parameters + b] = (struct gyre_ddp_parameter){
+        r->host.item[r->parameters + b] = (struct gyre_ddp_parameter){
             from->name, from->whole ? GYRE_I64 : GYRE_F32, from->dims, {from->count}, at};
         from->value = at;
         at += gyre_round_up(buffer_bytes(from), LINE);
@@ -67,7 +69,7 @@ int gyre_replica_init(struct gyre_replica *r, struct gyre_model *model,
         return gyre_trouble_set(trouble, status, "no memory for the values of a network");
     lay_out_parameters(r);
     lay_out_buffers(r);
-    status = gyre_on_device_init(&r->device, model, trouble);
+    status = gyre_on_device_init(&r->device, model, &r->host, trouble);
     if (status)
         return status;
     return gyre_loss_meter_init(&r->meter, gyre_model_processor(model), gyre_model_batch(model),
@@ -88,12 +90,13 @@ void gyre_replica_deinit(struct gyre_replica *r)
     gyre_whole_states_free(&r->resumed);
     gyre_loss_meter_deinit(&r->meter);
     free(r->piece);
+    free(r->stretch);
     gyre_ddp_destroy(r->ddp);
     gyre_on_device_deinit(&r->device);
     gyre_model_destroy(r->model);
-    free(r->item);
+    free(r->host.item);
     free(r->values);
-    free(r->running);
+    free(r->host.running);
     *r = (struct gyre_replica){0};
 }
 
@@ -105,7 +108,7 @@ void gyre_replica_bind(struct gyre_replica *r)
         r->parameter[p]->value = gyre_ddp_value(r->ddp, p);
         r->parameter[p]->gradient = gyre_ddp_gradient(r->ddp, p);
         if (!r->device.on)
-            r->item[p].value = r->parameter[p]->value;
+            r->host.item[p].value = r->parameter[p]->value;
     }
     gyre_on_device_bind(&r->device);
 }
@@ -118,7 +121,7 @@ static int join_on_device(struct gyre_replica *r, struct gyre_ddp_options *optio
     gyre_replica_bind(r);
     int status = there ? gyre_replica_values_written(r, gyre_thread_trouble()) : -ENOMEM;
     for (int p = 0; !status && p < r->parameters; p++) {
-        there[p] = r->item[p];
+        there[p] = r->host.item[p];
         there[p].value = r->parameter[p]->value;
     }
     options->stream = on->table->stream(on);
@@ -131,7 +134,7 @@ static int join_on_device(struct gyre_replica *r, struct gyre_ddp_options *optio
 
 static int join_on_host(struct gyre_replica *r, const struct gyre_ddp_options *options)
 {
-    int status = gyre_ddp_create(&r->ddp, r->comm, r->item, r->parameters, options);
+    int status = gyre_ddp_create(&r->ddp, r->comm, r->host.item, r->parameters, options);
     if (status || !options->sharded)
         return status;
     free(r->values); /* the engine has its own */
@@ -143,7 +146,7 @@ int gyre_replica_join(struct gyre_replica *r, struct gyre_comm *comm,
                       const struct gyre_ddp_options *options)
 {
     struct gyre_ddp_options all = *options;
-    all.buffers = (struct gyre_ddp_buffers){r->item + r->parameters, r->buffers};
+    all.buffers = (struct gyre_ddp_buffers){r->host.item + r->parameters, r->buffers};
     all.norm |= r->scaler.enabled;
     r->comm = comm;
     r->sharded = options->sharded;
@@ -164,12 +167,12 @@ int gyre_replica_regroup(struct gyre_replica *r, struct gyre_comm *comm)
 
 int gyre_replica_values_home(struct gyre_replica *r, struct gyre_trouble *trouble)
 {
-    return gyre_on_device_values_home(&r->device, r->item, trouble);
+    return gyre_on_device_values_home(&r->device, trouble);
 }
 
 int gyre_replica_values_written(struct gyre_replica *r, struct gyre_trouble *trouble)
 {
-    return gyre_on_device_values_there(&r->device, r->item, trouble);
+    return gyre_on_device_values_there(&r->device, trouble);
 }
 
 static int place_of_parameter(const struct gyre_replica *r, const struct gyre_parameter *parameter)
@@ -220,7 +223,7 @@ static int pass_forward(struct gyre_replica *r, const float *x, size_t samples, 
 {
     if (r->device.on)
         gyre_replica_bind(r); /* also without an engine */
-    int status = gyre_on_device_begin(&r->device, r->item, &x, samples, trouble);
+    int status = gyre_on_device_begin(&r->device, &x, samples, trouble);
     if (!status)
         status = gyre_model_forward(r->model, x, samples, train, outputs, trouble);
     return finish_pass(r, status, false, trouble);
@@ -264,5 +267,5 @@ int gyre_replica_backward(struct gyre_replica *r, bool adds, bool tells,
                           struct gyre_trouble *trouble)
 {
     int status = finish_pass(r, gyre_model_backward(r->model, adds, trouble), tells, trouble);
-    return status ? status : gyre_on_device_end(&r->device, r->item, trouble);
+    return status ? status : gyre_on_device_end(&r->device, trouble);
 }

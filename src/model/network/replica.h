@@ -37,10 +37,8 @@ struct gyre_replica {
     int parameters, buffers;
     struct gyre_parameter *const *parameter;
     struct gyre_running_buffer *const *buffer;
-    struct gyre_ddp_parameter *item; /* parameters, then buffers */
-    float *values;                   /* of parameters; NULL once a sharded engine has its own */
-    uint8_t *running;                /* of buffers, running_bytes */
-    size_t running_bytes;
+    struct gyre_host_copy host;
+    float *values; /* of parameters; NULL once a sharded engine has its own */
 
     struct gyre_comm *comm;
     struct gyre_ddp *ddp; /* NULL until it has joined */
@@ -51,6 +49,7 @@ struct gyre_replica {
     struct gyre_optimizer_settings settings;
     struct gyre_optimizer *optimizer; /* NULL until it is made */
     struct gyre_replica_piece *piece;
+    struct gyre_step_span *stretch; /* the pieces, where they lie in a step */
     int pieces;
     uint64_t updated; /* a network's: the engine's step that was applied, or loaded over, last */
     struct gyre_whole_states resumed; /* for the optimiser, until it is made; room NULL: none */
@@ -83,7 +82,7 @@ int gyre_replica_join(struct gyre_replica *replica, struct gyre_comm *comm,
  * of the rank that has completed most steps. Collective. The engine's status. */
 int gyre_replica_regroup(struct gyre_replica *replica, struct gyre_comm *comm);
 
-/* Before anybody reads the values that item[].value shows, and when somebody has written them:
+/* Before anybody reads the values that host.item[].value shows, and when somebody has written them:
  * where a device computes they are copies of its own, once there is an engine. */
 int gyre_replica_values_home(struct gyre_replica *replica, struct gyre_trouble *trouble);
 int gyre_replica_values_written(struct gyre_replica *replica, struct gyre_trouble *trouble);

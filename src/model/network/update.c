@@ -23,7 +23,8 @@ int gyre_replica_make_optimizer(struct gyre_replica *r, struct gyre_trouble *tro
     while (gyre_ddp_piece(r->ddp, r->pieces, &piece) == 0)
         r->pieces++;
     r->piece = calloc((size_t)r->pieces + 1, sizeof *r->piece);
-    if (!r->piece)
+    r->stretch = calloc((size_t)r->pieces + 1, sizeof *r->stretch);
+    if (!r->piece || !r->stretch)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for the optimiser's books");
     for (int k = 0; k < r->pieces && gyre_ddp_piece(r->ddp, k, &piece) == 0; k++) {
         r->piece[k] = (struct gyre_replica_piece){piece.parameter, piece.first, piece.count, range};
@@ -34,17 +35,20 @@ int gyre_replica_make_optimizer(struct gyre_replica *r, struct gyre_trouble *tro
     return status ? status : resume_optimizer(r, trouble);
 }
 
-static int step_pieces(struct gyre_replica *r, double rate, double factor)
+static int step_pieces(struct gyre_replica *r, double rate, double factor,
+                       struct gyre_trouble *trouble)
 {
-    gyre_optimizer_begin(r->optimizer, rate);
     for (int k = 0; k < r->pieces; k++) {
         const struct gyre_replica_piece *piece = &r->piece[k];
-        float *value = gyre_ddp_value(r->ddp, piece->parameter);
         const float *gradient = gyre_ddp_gradient(r->ddp, piece->parameter);
-        gyre_optimizer_apply(r->optimizer, piece->at, piece->count, value + piece->first,
-                             gradient + piece->first, (float)factor);
+        r->stretch[k].value = (float *)gyre_ddp_value(r->ddp, piece->parameter) + piece->first;
+        r->stretch[k].gradient = gradient + piece->first;
+        r->stretch[k].at = piece->at;
     }
-    return gyre_ddp_gather(r->ddp);
+    gyre_optimizer_begin(r->optimizer, rate);
+    int status = gyre_optimizer_apply_all(r->optimizer, r->stretch, (size_t)r->pieces,
+                                          (float)factor, trouble);
+    return status ? status : gyre_ddp_gather(r->ddp);
 }
 
 int gyre_replica_update(struct gyre_replica *r, double rate, struct gyre_trouble *trouble)
@@ -58,6 +62,6 @@ int gyre_replica_update(struct gyre_replica *r, double rate, struct gyre_trouble
     if (!status && !r->optimizer)
         status = gyre_replica_make_optimizer(r, trouble);
     if (!status && !overflowed && !result->nonfinite && !result->skip)
-        status = step_pieces(r, rate, result->factor * (double)unscale);
+        status = step_pieces(r, rate, result->factor * (double)unscale, trouble);
     return status ? status : gyre_scaler_update(&r->scaler, trouble);
 }

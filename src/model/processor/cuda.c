@@ -229,6 +229,7 @@ static void load_kernels(void)
     gyre_cuda_load_images();
     gyre_cuda_load_dense();
     gyre_cuda_load_gradients();
+    gyre_cuda_load_steps();
 }
 
 /* Copies to and from memory that could not be locked are slower, and right. */
@@ -281,7 +282,7 @@ int gyre_cuda_open(struct gyre_processor **processor, int index, bool hires,
     common->device = gyre_device_of(GYRE_MEMORY_CUDA);
     bool kernels = gyre_cuda_fill_elements(&common->table) &&
                    gyre_cuda_fill_images(&common->table) && gyre_cuda_fill_dense(&common->table) &&
-                   gyre_cuda_fill_gradients(&common->table);
+                   gyre_cuda_fill_gradients(&common->table) && gyre_cuda_fill_steps(&common->table);
     int status = check_device(common->device, index, kernels, trouble);
     if (!status)
         status = prepare_device(cuda, hires, trouble);

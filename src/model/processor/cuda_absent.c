@@ -21,6 +21,11 @@ bool gyre_cuda_fill_gradients(struct gyre_processor_table *table)
     return false;
 }
 
+bool gyre_cuda_fill_steps(struct gyre_processor_table *table)
+{
+    return false;
+}
+
 int gyre_cuda_open_products(struct gyre_cuda_processor *cuda, struct gyre_trouble *trouble)
 {
     return GYRE_UNSUPPORTED;
@@ -43,5 +48,9 @@ void gyre_cuda_load_dense(void)
 }
 
 void gyre_cuda_load_gradients(void)
+{
+}
+
+void gyre_cuda_load_steps(void)
 {
 }

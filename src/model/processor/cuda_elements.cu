@@ -128,55 +128,6 @@ static void zero(struct gyre_processor *on, void *to, size_t bytes)
     for_each(on, copied{(uint32_t *)to, NULL}, bytes / sizeof(uint32_t));
 }
 
-/* -- optimisers -------------------------------------------------------------------------------- */
-
-struct stepped {
-    float *value;
-    const float *gradient;
-    float *m, *v;
-    struct gyre_update update;
-};
-
-struct stepped_sgd : stepped {
-    __device__ void element(uint64_t i) const
-    {
-        if (update.momentum == 0) {
-            gyre_sgd_plain(&value[i], gradient[i], &update);
-            return;
-        }
-        if (update.first)
-            m[i] = 0;
-        gyre_sgd_momentum(&value[i], gradient[i], &m[i], &update, update.nesterov);
-    }
-};
-
-struct stepped_adam : stepped {
-    __device__ void element(uint64_t i) const
-    {
-        gyre_adam(&value[i], gradient[i], &m[i], &v[i], &update);
-    }
-};
-
-struct stepped_adamw : stepped {
-    __device__ void element(uint64_t i) const
-    {
-        gyre_adamw(&value[i], gradient[i], &m[i], &v[i], &update, 1.0f - update.weight_decay);
-    }
-};
-
-template <class Step>
-static void step_elements(struct gyre_processor *on, float *value, const float *gradient, float *m,
-                          float *v, size_t count, const struct gyre_update *update)
-{
-    Step operation;
-    operation.value = value;
-    operation.gradient = gradient;
-    operation.m = m;
-    operation.v = v;
-    operation.update = *update;
-    for_each(on, operation, count);
-}
-
 /* -- losses ------------------------------------------------------------------------------------ */
 
 #define LANES GYRE_OPS_LANES
@@ -335,9 +286,6 @@ extern "C" bool gyre_cuda_fill_elements(struct gyre_processor_table *table)
     table->round = round_half;
     table->copy = copy;
     table->zero = zero;
-    table->sgd = step_elements<stepped_sgd>;
-    table->adam = step_elements<stepped_adam>;
-    table->adamw = step_elements<stepped_adamw>;
     table->cross_entropy = cross_entropy;
     table->squared_error = squared_error;
     return true;
@@ -345,7 +293,6 @@ extern "C" bool gyre_cuda_fill_elements(struct gyre_processor_table *table)
 
 extern "C" void gyre_cuda_load_elements(void)
 {
-    const struct gyre_update update = {};
     const struct gyre_rows rows = {NULL, NULL, 1, 1, 1, NULL};
     add_bias(NULL, NULL, NULL, 1, 1, false);
     relu(NULL, NULL, NULL, 1);
@@ -354,9 +301,6 @@ extern "C" void gyre_cuda_load_elements(void)
     round_half(NULL, GYRE_PRECISION_BF16, NULL, NULL, 1);
     round_half(NULL, GYRE_PRECISION_F16, NULL, NULL, 1);
     zero(NULL, NULL, sizeof(uint32_t));
-    step_elements<stepped_sgd>(NULL, NULL, NULL, NULL, NULL, 1, &update);
-    step_elements<stepped_adam>(NULL, NULL, NULL, NULL, NULL, 1, &update);
-    step_elements<stepped_adamw>(NULL, NULL, NULL, NULL, NULL, 1, &update);
     cross_entropy(NULL, &rows, NULL, NULL);
     squared_error(NULL, &rows, NULL, NULL);
 }

@@ -4,7 +4,8 @@
  *   host.c             the CPU's table
  *   host_images.c, host_norm.c, host_loss.c     passes that ops.h does not have
  *   cuda.c             a CUDA device's table: its memory, its queue, what travels to and fro
- *   cuda_elements.cu, cuda_images.cu, cuda_dense.cu, cuda_gradients.cu     its kernels
+ *   cuda_elements.cu, cuda_images.cu, cuda_dense.cu     its kernels
+ *   cuda_gradients.cu, cuda_steps.cu
  *   cuda_blas.c        products by cuBLAS, where it is
  *   cuda_blas_library.c     where cuBLAS is
  *   cuda_queue.c       launches on its queue
@@ -122,12 +123,14 @@ bool gyre_cuda_fill_elements(struct gyre_processor_table *table);
 bool gyre_cuda_fill_images(struct gyre_processor_table *table);
 bool gyre_cuda_fill_dense(struct gyre_processor_table *table);
 bool gyre_cuda_fill_gradients(struct gyre_processor_table *table);
+bool gyre_cuda_fill_steps(struct gyre_processor_table *table);
 
 /* Load the kernels on the calling thread's current device, as gyre_reduce_cuda_load() does. */
 void gyre_cuda_load_elements(void);
 void gyre_cuda_load_images(void);
 void gyre_cuda_load_dense(void);
 void gyre_cuda_load_gradients(void);
+void gyre_cuda_load_steps(void);
 
 #ifdef __cplusplus
 }

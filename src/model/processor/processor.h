@@ -64,6 +64,22 @@ struct gyre_norm {
     double *sums;     /* 2 x channels + 1 */
 };
 
+/* How an optimiser steps. */
+enum gyre_step_rule { GYRE_RULE_SGD, GYRE_RULE_ADAM, GYRE_RULE_ADAMW };
+
+/* Values and gradients that lie behind each other, and where the moments of the first are. */
+struct gyre_step_span {
+    float *value;
+    const float *gradient;
+    uint64_t at;
+};
+
+/* All of a step: stretches by rising `at`, without gaps, none of them empty. */
+struct gyre_step_spans {
+    const struct gyre_step_span *stretch; /* the processor's memory */
+    uint64_t count, numbers;
+};
+
 /* What a loss adds up. */
 struct gyre_tally {
     double sum;
@@ -157,6 +173,11 @@ struct gyre_processor_table {
                  size_t count, const struct gyre_update *update);
     void (*adamw)(struct gyre_processor *on, float *value, const float *gradient, float *m,
                   float *v, size_t count, const struct gyre_update *update);
+
+    /* All of them in one launch. NULL for the CPU, for which it would save nothing. */
+    void (*step_all)(struct gyre_processor *on, enum gyre_step_rule rule,
+                     const struct gyre_step_spans *stretches, float *m, float *v,
+                     const struct gyre_update *update);
 
     /* -- convolution and pooling --------------------------------------------------------------- */
 
