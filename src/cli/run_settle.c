@@ -278,6 +278,8 @@ static int settle_join(const struct gyre_run_words *words, struct gyre_launch_op
                                 "--join wants --job and --master-addr, as the job that runs was "
                                 "given them");
     options->master_port = options->master_port ? options->master_port : 29500;
+    if (!options->root_hosts)
+        options->root_hosts = getenv("GYRE_ROOT_HOSTS");
     return 0;
 }
 

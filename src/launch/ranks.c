@@ -153,6 +153,17 @@ static int start_rank(struct gyre_children *all, int index, struct gyre_spawn *s
     return status;
 }
 
+/* Where a rank that joins finds rank 0: as this launcher was told, or on hosts that it knows. */
+static const char *hosts_to_join(const struct gyre_children *all,
+                                 const struct gyre_launch_options *options,
+                                 char text[GYRE_HOSTS_TEXT])
+{
+    if (options->joining && !options->controlled && options->root_hosts)
+        return options->root_hosts;
+    gyre_children_list_hosts(all, text);
+    return text;
+}
+
 static int start_place(struct gyre_children *all, int index,
                        const struct gyre_launch_options *options, const struct gyre_launch_job *job,
                        bool joins, struct gyre_trouble *trouble)
@@ -171,8 +182,8 @@ static int start_place(struct gyre_children *all, int index,
                                .key = job->has_key ? job->key : NULL};
     if (!cores.count)
         gyre_cores_find(&cores);
-    gyre_children_list_hosts(all, hosts);
-    describe_rank(&variables, options, job, &place, joins ? hosts : NULL);
+    describe_rank(&variables, options, job, &place,
+                  joins ? hosts_to_join(all, options, hosts) : NULL);
     add_threads(&variables, gyre_cores_per_rank(&cores, all->children));
     if (options->bind) {
         gyre_cores_of_rank(&cores, index, all->children, &cpus);

@@ -96,6 +96,27 @@ static void a_job_over_hosts_takes_callers(void **state)
     call_and_leave("far", "4 ranks go on from step");
 }
 
+/* Rank 0 is not where it was: the user says where else there are ranks. */
+static void a_caller_finds_a_rank_0_that_has_moved(void **state)
+{
+    (void)state;
+    setenv("GYRE_ROOT_HOSTS", "127.0.0.3,127.0.0.1", 1);
+    rig_start(&node[0], WORDS("--master-port", port, "--job", "moved", "-n", "1", "--elastic",
+                              "1:4", TRAINING));
+    rig_start(&caller, WORDS("--join", "--master-addr", "127.0.0.2", "--master-port", port, "--job",
+                             "moved", "-n", "1", "--elastic", "1:4", TRAINING));
+    unsetenv("GYRE_ROOT_HOSTS");
+    wait_for_next("2 ranks go on from step");
+    for (int i = 0; i < 2; i++)
+        rig_signal(i ? &caller : &node[0], SIGTERM);
+    for (int i = 0; i < 2; i++) {
+        struct rig *rig = i ? &caller : &node[0];
+        rig_wait_end(rig);
+        rig_wait_lifeless(rig);
+        rig_end(rig);
+    }
+}
+
 /* A rank prints the key that its launcher has given it, and the port. */
 #define SHOWS                                                                                      \
     SHELL("od -v -An -tx1 /proc/self/fd/$GYRE_KEY_FD | tr -d ' \\n'; echo; echo at $MASTER_PORT")
@@ -151,6 +172,7 @@ int main(void)
         cmocka_unit_test(ranks_call_in_and_leave),
         cmocka_unit_test(a_job_of_one_machine_takes_callers),
         cmocka_unit_test(a_job_over_hosts_takes_callers),
+        cmocka_unit_test(a_caller_finds_a_rank_0_that_has_moved),
         cmocka_unit_test(a_job_that_nobody_may_join_has_a_key_of_its_own),
         cmocka_unit_test(a_call_that_cannot_be_made_is_refused),
     };
