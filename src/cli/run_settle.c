@@ -137,6 +137,21 @@ static int settle_hosts(const struct gyre_run_words *words, const struct gyre_se
                             words->of[NPROC], words->of[HOSTS]);
 }
 
+/* torchrun's MIN:MAX has no number of nodes that begin. */
+static int settle_nnodes(const struct gyre_run_words *words, int *nnodes,
+                         struct gyre_trouble *trouble)
+{
+    const char *text = words->of[NNODES];
+    if (!text || !strchr(text, ':'))
+        return number(words, NNODES, 1, GYRE_NODES_MAX, nnodes, trouble);
+    return gyre_trouble_set(
+        trouble, GYRE_INVALID,
+        "--nnodes is \"%s\": expected the number of nodes that begin; others come "
+        "later by --join, to a job with --elastic MIN:MAX (ranks) and --job "
+        "NAME",
+        text);
+}
+
 static int settle_seating(const struct gyre_run_words *words, struct gyre_hosts *hosts,
                           struct gyre_launch_options *options, struct gyre_trouble *trouble)
 {
@@ -149,7 +164,7 @@ static int settle_seating(const struct gyre_run_words *words, struct gyre_hosts 
     if (words->of[NPROC])
         status = gyre_seating_parse_sizes("--nproc-per-node", words->of[NPROC], cores.count, &given,
                                           trouble);
-    if (status || (status = number(words, NNODES, 1, GYRE_NODES_MAX, &nnodes, trouble)) ||
+    if (status || (status = settle_nnodes(words, &nnodes, trouble)) ||
         (status = refuse_both(words, SIMULATE, hosts_by, trouble)) ||
         (status = refuse_both(words, HOSTS_FILE, HOSTFILE, trouble)) ||
         (status = refuse_both(words, file, HOSTS, trouble)) ||

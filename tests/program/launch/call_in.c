@@ -147,6 +147,10 @@ static void a_call_that_cannot_be_made_is_refused(void **state)
     rig_run(&caller, NULL, WORDS("--join", "--hosts", "a:1", "true"));
     rig_expect(&caller, 2, "--join starts ranks on this machine");
     rig_end(&caller);
+    rig_run(&caller, NULL, WORDS("--nnodes", "1:2", "true"));
+    rig_expect(&caller, 2,
+               "--nnodes is \"1:2\": expected the number of nodes that begin; others come");
+    rig_end(&caller);
     rig_run(&caller, NULL, WORDS("--rdzv-endpoint", "a", "true"));
     rig_expect(&caller, 2, "--rdzv-endpoint is \"a\": expected HOST:PORT");
     rig_end(&caller);
