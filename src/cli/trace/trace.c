@@ -11,18 +11,22 @@
 #include "cli/trace/pairs.h"
 #include "cli/trace/read.h"
 #include "cli/trace/summary.h"
+#include "cli/trace/torch.h"
 #include "cli/trace/tracks.h"
 #include "data/files/file.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHROME, HTML, LAST, HELP, FLAGS };
+enum { CHROME, HTML, TORCH, LAST, HELP, FLAGS };
 
 static const struct gyre_flag trace_flag[FLAGS] = {
     {"chrome", 'c', "FILE", "writes JSON for Perfetto and chrome://tracing"},
     {"html", 'w', "FILE", "writes a page for a browser: a timeline of all lanes"},
+    {"torch", 't', "FILE",
+     "writes FILE0, FILE1 and so on, for the analyser of torch's flight recorder"},
     {"last", 'l', "TIME", "only the last so much: 250ms, 5s (all)"},
     {"help", 'h', NULL, "this page"}};
 
@@ -100,27 +104,66 @@ static int order_timeline(struct gyre_timeline *timeline, const char *last,
     return 0;
 }
 
-/* Writes a file as a whole, or to standard output. */
+/* A file that is written as a whole, or standard output. */
+struct written {
+    const char *path;
+    char *text;
+    size_t length;
+    FILE *out;
+};
+
+static int begin_written(struct written *file, const char *path, struct gyre_trouble *trouble)
+{
+    *file = (struct written){.path = path};
+    file->out = open_memstream(&file->text, &file->length);
+    return file->out ? 0 : gyre_trouble_set(trouble, -ENOMEM, "no memory for %s", path);
+}
+
+static int end_written(struct written *file, struct gyre_trouble *trouble)
+{
+    bool whole = !ferror(file->out);
+    whole &= fclose(file->out) == 0;
+    const struct iovec part = {file->text, file->length};
+    int status = 0;
+    if (!whole)
+        status = gyre_trouble_set(trouble, -ENOMEM, "no memory for %s", file->path);
+    else if (!strcmp(file->path, "-"))
+        fwrite(file->text, 1, file->length, stdout);
+    else
+        status = gyre_file_replace(file->path, &part, 1, trouble);
+    free(file->text);
+    return status;
+}
+
 static int write_out(const char *path, void (*put)(FILE *, const struct gyre_timeline *),
                      const struct gyre_timeline *timeline, struct gyre_trouble *trouble)
 {
-    char *text = NULL;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
-    if (!out)
-        return gyre_trouble_set(trouble, -ENOMEM, "no memory for %s", path);
-    put(out, timeline);
-    bool whole = !ferror(out);
-    whole &= fclose(out) == 0;
-    const struct iovec part = {text, length};
-    int status = 0;
-    if (!whole)
-        status = gyre_trouble_set(trouble, -ENOMEM, "no memory for %s", path);
-    else if (!strcmp(path, "-"))
-        fwrite(text, 1, length, stdout);
-    else
-        status = gyre_file_replace(path, &part, 1, trouble);
-    free(text);
+    struct written file;
+    int status = begin_written(&file, path, trouble);
+    if (status)
+        return status;
+    put(file.out, timeline);
+    return end_written(&file, trouble);
+}
+
+/* Writes a file for each rank; its name ends with the rank. */
+static int write_ranks(const char *path,
+                       void (*put)(FILE *, const struct gyre_calls *, uint32_t place),
+                       const struct gyre_timeline *timeline, struct gyre_trouble *trouble)
+{
+    char name[PATH_MAX];
+    struct written file;
+    struct gyre_calls calls;
+    int status = gyre_calls_read(&calls, timeline, trouble);
+    for (uint32_t r = 0; !status && r < timeline->count; r++) {
+        snprintf(name, sizeof name, "%s%u", path, timeline->of[r].head.rank);
+        status = begin_written(&file, name, trouble);
+        if (status)
+            break;
+        put(file.out, &calls, r);
+        status = end_written(&file, trouble);
+    }
+    gyre_calls_free(&calls);
     return status;
 }
 
@@ -132,7 +175,9 @@ static int tell_timeline(const struct gyre_timeline *timeline, const char *const
         status = write_out(word[CHROME], gyre_chrome_put, timeline, trouble);
     if (!status && word[HTML])
         status = write_out(word[HTML], gyre_html_put, timeline, trouble);
-    if (!word[CHROME] && !word[HTML])
+    if (!status && word[TORCH])
+        status = write_ranks(word[TORCH], gyre_torch_put, timeline, trouble);
+    if (!word[CHROME] && !word[HTML] && !word[TORCH])
         gyre_summary_print(stdout, timeline);
     return status;
 }

@@ -17,6 +17,7 @@
 
 #define WATCHED_MS 1000
 #define BUSY_LEAST 0.3   /* of the time watched, summed over a rank's connections */
+#define WIRE_LEAST 4096  /* bytes of a connection: of one that only beats, time tells nothing */
 #define SENT_LEAST 16384 /* bytes: a job that stands still only beats */
 #define OUTSTANDS  3     /* times the busy time of the rank in the middle */
 
@@ -39,6 +40,8 @@ static void add_wire(const struct gyre_wire *before, const struct gyre_wire *aft
                      struct link_load *load)
 {
     double busy = (double)(int64_t)(after->busy_us - before->busy_us);
+    if (after->bytes - before->bytes < WIRE_LEAST)
+        return;
     struct link_load *from = &load[after->from];
     from->out += busy;
     from->sent += after->bytes - before->bytes;
