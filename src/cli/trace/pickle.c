@@ -14,13 +14,13 @@
 
 #include <string.h>
 
-static void put_bytes(FILE *out, const void *bytes, size_t length)
+static void put_opcodes(FILE *out, const void *bytes, size_t length)
 {
     fwrite(bytes, 1, length, out);
 }
 
 /* Writes a number in so many bytes, the lowest first. */
-static void put_number(FILE *out, uint64_t number, int bytes)
+static void put_low_first(FILE *out, uint64_t number, int bytes)
 {
     for (int i = 0; i < bytes; i++)
         fputc((int)(number >> 8 * i & 255), out);
@@ -28,7 +28,7 @@ static void put_number(FILE *out, uint64_t number, int bytes)
 
 void gyre_pickle_begin(FILE *out)
 {
-    put_bytes(out, "\x80\x02", 2);
+    put_opcodes(out, "\x80\x02", 2);
 }
 
 void gyre_pickle_end(FILE *out)
@@ -38,7 +38,7 @@ void gyre_pickle_end(FILE *out)
 
 void gyre_pickle_begin_dict(FILE *out)
 {
-    put_bytes(out, "}(", 2);
+    put_opcodes(out, "}(", 2);
 }
 
 void gyre_pickle_end_dict(FILE *out)
@@ -48,7 +48,7 @@ void gyre_pickle_end_dict(FILE *out)
 
 void gyre_pickle_begin_list(FILE *out)
 {
-    put_bytes(out, "](", 2);
+    put_opcodes(out, "](", 2);
 }
 
 void gyre_pickle_end_list(FILE *out)
@@ -69,7 +69,7 @@ void gyre_pickle_end_tuple(FILE *out)
 void gyre_pickle_text(FILE *out, const char *text)
 {
     fputc('X', out);
-    put_number(out, strlen(text), 4);
+    put_low_first(out, strlen(text), 4);
     for (const char *at = text; *at; at++)
         fputc((unsigned char)*at < 0x80 ? *at : '?', out);
 }
@@ -80,9 +80,9 @@ void gyre_pickle_number(FILE *out, int64_t number)
     while (bytes < 8 &&
            (number < -(INT64_C(1) << (8 * bytes - 1)) || number >= INT64_C(1) << (8 * bytes - 1)))
         bytes++;
-    put_bytes(out, "\x8a", 1);
+    put_opcodes(out, "\x8a", 1);
     fputc(bytes, out);
-    put_number(out, (uint64_t)number, bytes);
+    put_low_first(out, (uint64_t)number, bytes);
 }
 
 void gyre_pickle_bool(FILE *out, bool value)

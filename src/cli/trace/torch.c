@@ -122,8 +122,8 @@ static const char *element_word(uint32_t type)
 }
 
 /* Writes a list of one list of one number, and a list of one type. */
-static void put_buffer(FILE *out, const char *sizes, const char *types, uint64_t elements,
-                       uint32_t type)
+static void put_torch_buffer(FILE *out, const char *sizes, const char *types, uint64_t elements,
+                             uint32_t type)
 {
     gyre_pickle_text(out, sizes);
     gyre_pickle_begin_list(out);
@@ -151,7 +151,7 @@ static void put_state(FILE *out, const struct gyre_bar *call)
     gyre_pickle_bool(out, !call->open);
 }
 
-static void put_name(FILE *out, const struct gyre_bar *call)
+static void put_call_name(FILE *out, const struct gyre_bar *call)
 {
     char text[64];
     const uint32_t verb = call->signature & 255;
@@ -173,12 +173,12 @@ static void put_entry(FILE *out, const struct gyre_bar *call, int64_t number, ui
     gyre_pickle_begin_dict(out);
     put_key_number(out, "record_id", number);
     put_key_number(out, "pg_id", call->comm);
-    put_name(out, call);
+    put_call_name(out, call);
     put_key_number(out, "collective_seq_id", (int64_t)call->sequence);
     put_key_number(out, "p2p_seq_id", 0);
     put_key_number(out, "op_id", (int64_t)call->sequence);
-    put_buffer(out, "input_sizes", "input_dtypes", elements.input, type);
-    put_buffer(out, "output_sizes", "output_dtypes", elements.output, type);
+    put_torch_buffer(out, "input_sizes", "input_dtypes", elements.input, type);
+    put_torch_buffer(out, "output_sizes", "output_dtypes", elements.output, type);
     put_state(out, call);
     put_key_number(out, "timeout_ms", 0);
     gyre_pickle_text(out, "is_p2p");
