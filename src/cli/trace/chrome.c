@@ -8,8 +8,8 @@
  * Tested by tests/unit/cli/trace/trace_test.c. */
 #include "cli/trace/chrome.h"
 
-#include "cli/trace/clocks.h"
-#include "cli/trace/tracks.h"
+#include "cli/trace/reading/clocks.h"
+#include "cli/trace/reading/tracks.h"
 
 #include <inttypes.h>
 

@@ -6,9 +6,9 @@
  * Tested by tests/program/cli/trace.c, and in a browser by tests/program/cli/page.py. */
 #include "cli/trace/html.h"
 
-#include "cli/trace/clocks.h"
+#include "cli/trace/reading/clocks.h"
 #include "cli/trace/summary.h"
-#include "cli/trace/tracks.h"
+#include "cli/trace/reading/tracks.h"
 
 #include <timeline_text.h> /* made by the build */
 

@@ -1,7 +1,7 @@
 /* Adds up a timeline, rank by rank. Tested by tests/unit/cli/trace/trace_test.c. */
 #include "cli/trace/summary.h"
 
-#include "cli/trace/clocks.h"
+#include "cli/trace/reading/clocks.h"
 
 #include <inttypes.h>
 

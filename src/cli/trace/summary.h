@@ -2,7 +2,7 @@
 #ifndef GYRE_CLI_TRACE_SUMMARY_H
 #define GYRE_CLI_TRACE_SUMMARY_H
 
-#include "cli/trace/timeline.h"
+#include "cli/trace/reading/timeline.h"
 
 #include <stdio.h>
 

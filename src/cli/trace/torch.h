@@ -2,7 +2,7 @@
 #ifndef GYRE_CLI_TRACE_TORCH_H
 #define GYRE_CLI_TRACE_TORCH_H
 
-#include "cli/trace/calls.h"
+#include "cli/trace/reading/calls.h"
 
 #include <stdio.h>
 

@@ -5,14 +5,15 @@
 #include "base/env.h"
 #include "cli/common.h"
 #include "cli/flags.h"
+#include "cli/trace/chakra.h"
 #include "cli/trace/chrome.h"
-#include "cli/trace/clocks.h"
+#include "cli/trace/reading/clocks.h"
 #include "cli/trace/html.h"
-#include "cli/trace/pairs.h"
-#include "cli/trace/read.h"
+#include "cli/trace/reading/pairs.h"
+#include "cli/trace/reading/read.h"
 #include "cli/trace/summary.h"
 #include "cli/trace/torch.h"
-#include "cli/trace/tracks.h"
+#include "cli/trace/reading/tracks.h"
 #include "data/files/file.h"
 
 #include <errno.h>
@@ -20,13 +21,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHROME, HTML, TORCH, LAST, HELP, FLAGS };
+enum { CHROME, HTML, TORCH, CHAKRA, LAST, HELP, FLAGS };
 
 static const struct gyre_flag trace_flag[FLAGS] = {
     {"chrome", 'c', "FILE", "writes JSON for Perfetto and chrome://tracing"},
     {"html", 'w', "FILE", "writes a page for a browser: a timeline of all lanes"},
     {"torch", 't', "FILE",
      "writes FILE0, FILE1 and so on, for the analyser of torch's flight recorder"},
+    {"chakra", 'k', "FILE", "writes FILE.0.et, FILE.1.et and so on: Chakra's execution traces"},
     {"last", 'l', "TIME", "only the last so much: 250ms, 5s (all)"},
     {"help", 'h', NULL, "this page"}};
 
@@ -146,8 +148,8 @@ static int write_out(const char *path, void (*put)(FILE *, const struct gyre_tim
     return end_written(&file, trouble);
 }
 
-/* Writes a file for each rank; its name ends with the rank. */
-static int write_ranks(const char *path,
+/* Writes a file for each rank, whose name has the rank in it. */
+static int write_ranks(const char *path, const char *between, const char *ending,
                        void (*put)(FILE *, const struct gyre_calls *, uint32_t place),
                        const struct gyre_timeline *timeline, struct gyre_trouble *trouble)
 {
@@ -156,7 +158,7 @@ static int write_ranks(const char *path,
     struct gyre_calls calls;
     int status = gyre_calls_read(&calls, timeline, trouble);
     for (uint32_t r = 0; !status && r < timeline->count; r++) {
-        snprintf(name, sizeof name, "%s%u", path, timeline->of[r].head.rank);
+        snprintf(name, sizeof name, "%s%s%u%s", path, between, timeline->of[r].head.rank, ending);
         status = begin_written(&file, name, trouble);
         if (status)
             break;
@@ -176,8 +178,10 @@ static int tell_timeline(const struct gyre_timeline *timeline, const char *const
     if (!status && word[HTML])
         status = write_out(word[HTML], gyre_html_put, timeline, trouble);
     if (!status && word[TORCH])
-        status = write_ranks(word[TORCH], gyre_torch_put, timeline, trouble);
-    if (!word[CHROME] && !word[HTML] && !word[TORCH])
+        status = write_ranks(word[TORCH], "", "", gyre_torch_put, timeline, trouble);
+    if (!status && word[CHAKRA])
+        status = write_ranks(word[CHAKRA], ".", ".et", gyre_chakra_put, timeline, trouble);
+    if (!word[CHROME] && !word[HTML] && !word[TORCH] && !word[CHAKRA])
         gyre_summary_print(stdout, timeline);
     return status;
 }

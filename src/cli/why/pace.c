@@ -16,7 +16,7 @@
 #define AWAY_SHARE    0.3  /* of that, the time since it left the call before */
 #define DELAY_MOST    0.6 /* of the time it wants a core, the share without, that none is to have */
 #define DELAY_MORE    0.15 /* beyond the share of the others: its core is shared */
-#define STARVED       0.3  /* of its life, that a rank lacks a core */
+#define STARVED       0.3  /* of the time, that a rank lacks a core beyond the others */
 #define STARVED_TIMES 1.5  /* what the rank in the middle lacks one */
 #define LINK_SHARE    0.6  /* of the time in calls, in which somebody waits for the same rank */
 
@@ -126,9 +126,10 @@ static bool keeps_others(const struct pace_rank *rank, const struct pace *pace)
            rank->kept_all > KEPT_SHARE * pace->spread && rank->away > AWAY_SHARE * rank->kept_all;
 }
 
-/* The rank that has lacked a core far longer than the rank in the middle, and for much of its life;
- * GYRE_TRAIL_NONE: there is none. Over sockets it is late inside of calls, too. */
-static uint32_t find_starved(const struct gyre_trails *trails)
+/* The rank that has lacked a core far longer than the rank in the middle, and for much of the time
+ * of the calls compared; GYRE_TRAIL_NONE: there is none. Over sockets it is late inside of calls,
+ * too. */
+static uint32_t find_starved(const struct gyre_trails *trails, const struct pace *pace)
 {
     double delayed[GYRE_TRAILS_MAX];
     uint32_t most = 0, others = 0;
@@ -139,10 +140,10 @@ static uint32_t find_starved(const struct gyre_trails *trails)
         if (i != most)
             delayed[others++] = (double)trails->of[i].head.delayed_ns;
     qsort(delayed, others, sizeof *delayed, by_delay);
-    const struct gyre_record_head *head = &trails->of[most].head;
-    const double own = (double)head->delayed_ns;
-    const double lived = (double)(int64_t)(trails->at - head->opened.wall);
-    const bool starved = own > STARVED_TIMES * delayed[(others - 1) / 2] && own > STARVED * lived;
+    const double own = (double)trails->of[most].head.delayed_ns;
+    const double usual = delayed[(others - 1) / 2];
+    const bool starved =
+        own > STARVED_TIMES * usual && own - usual > STARVED * (double)(pace->last - pace->first);
     return starved ? most : GYRE_TRAIL_NONE;
 }
 
@@ -154,7 +155,7 @@ static void judge_pace(const struct gyre_trails *trails, const struct pace *pace
         latest = pace->of[i].late > pace->of[latest].late ? i : latest;
         wanted = pace->of[i].wanted > pace->of[wanted].wanted ? i : wanted;
     }
-    const uint32_t starved = find_starved(trails);
+    const uint32_t starved = find_starved(trails, pace);
     double period = (double)(pace->last - pace->first) / (pace->calls - 1);
     finding->calls = pace->calls;
     finding->period_ns = period;

@@ -1,7 +1,7 @@
 /* Dumps for torch's flight recorder, read back by a small machine for pickles: what they hold,
  * which numbers survive, and which calls are left out. The analyser itself reads dumps of a real
  * job in program/cli/trace_torch.sh. */
-#include "cli/trace/calls.h"
+#include "cli/trace/reading/calls.h"
 #include "cli/trace/pickle.h"
 #include "cli/trace/torch.h"
 #include "rig/test.h"

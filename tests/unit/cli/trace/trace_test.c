@@ -1,11 +1,11 @@
 /* Traces that this test has made: what is read, what is refused, how clocks come together, what a
  * message waits for, how bars find a row, and what Perfetto gets. */
 #include "cli/trace/chrome.h"
-#include "cli/trace/clocks.h"
-#include "cli/trace/pairs.h"
-#include "cli/trace/read.h"
+#include "cli/trace/reading/clocks.h"
+#include "cli/trace/reading/pairs.h"
+#include "cli/trace/reading/read.h"
 #include "cli/trace/summary.h"
-#include "cli/trace/tracks.h"
+#include "cli/trace/reading/tracks.h"
 #include "rig/test.h"
 
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  * as many rows as it needs: a bar takes the first row that is free.
  *
  * Tested by tests/unit/cli/trace/trace_test.c. */
-#include "cli/trace/tracks.h"
+#include "cli/trace/reading/tracks.h"
 
 #include "data/files/json_out.h"
 #include "transport/stream/signature.h"

@@ -4,7 +4,7 @@
  * newest receive.
  *
  * Tested by tests/unit/cli/trace/trace_test.c. */
-#include "cli/trace/pairs.h"
+#include "cli/trace/reading/pairs.h"
 
 #include <errno.h>
 #include <stdlib.h>

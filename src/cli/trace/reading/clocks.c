@@ -11,7 +11,7 @@
  * errors. Hosts with messages in one direction only, or none, keep their own clock.
  *
  * Tested by tests/unit/cli/trace/trace_test.c. */
-#include "cli/trace/clocks.h"
+#include "cli/trace/reading/clocks.h"
 
 #include "base/clock.h"
 

@@ -1,8 +1,8 @@
 /* Rows of bars that do not overlap: for the calls of a rank, and for each of its lanes. */
-#ifndef GYRE_CLI_TRACE_TRACKS_H
-#define GYRE_CLI_TRACE_TRACKS_H
+#ifndef GYRE_CLI_TRACE_READING_TRACKS_H
+#define GYRE_CLI_TRACE_READING_TRACKS_H
 
-#include "cli/trace/timeline.h"
+#include "cli/trace/reading/timeline.h"
 
 #include <stdio.h>
 

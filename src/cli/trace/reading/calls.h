@@ -1,8 +1,8 @@
 /* The operations of a job's ranks, and the communicators that they belong to. */
-#ifndef GYRE_CLI_TRACE_CALLS_H
-#define GYRE_CLI_TRACE_CALLS_H
+#ifndef GYRE_CLI_TRACE_READING_CALLS_H
+#define GYRE_CLI_TRACE_READING_CALLS_H
 
-#include "cli/trace/timeline.h"
+#include "cli/trace/reading/timeline.h"
 
 /* Of one rank. */
 struct gyre_rank_calls {

@@ -3,7 +3,7 @@
  * is read as far as it goes.
  *
  * Tested by tests/unit/cli/trace/trace_test.c. */
-#include "cli/trace/read.h"
+#include "cli/trace/reading/read.h"
 
 #include "transport/recorder/head.h"
 

@@ -1,5 +1,5 @@
 /* Lists the operations of ranks. Tested by tests/unit/cli/trace/torch_test.c. */
-#include "cli/trace/calls.h"
+#include "cli/trace/reading/calls.h"
 
 #include "transport/stream/signature.h"
 

@@ -1,8 +1,8 @@
 /* The clocks of a job's hosts, brought together. */
-#ifndef GYRE_CLI_TRACE_CLOCKS_H
-#define GYRE_CLI_TRACE_CLOCKS_H
+#ifndef GYRE_CLI_TRACE_READING_CLOCKS_H
+#define GYRE_CLI_TRACE_READING_CLOCKS_H
 
-#include "cli/trace/timeline.h"
+#include "cli/trace/reading/timeline.h"
 
 /* Turns the ticks of all bars into nanoseconds of the wall clock of the first rank's host. */
 int gyre_clocks_set(struct gyre_timeline *timeline, struct gyre_trouble *trouble);

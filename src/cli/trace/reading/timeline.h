@@ -1,6 +1,6 @@
 /* A timeline holds what the ranks of a job did, read from their traces, as bars in time. */
-#ifndef GYRE_CLI_TRACE_TIMELINE_H
-#define GYRE_CLI_TRACE_TIMELINE_H
+#ifndef GYRE_CLI_TRACE_READING_TIMELINE_H
+#define GYRE_CLI_TRACE_READING_TIMELINE_H
 
 #include "base/status.h"
 #include "transport/recorder/event.h"
