@@ -43,7 +43,8 @@ cli/doctor               base base/machine cli cli/doctor/checks data/files devi
                          transport/net cli/doctor/hosts
 cli/doctor/checks        base base/machine knobs cli/doctor cli/show/knob_check.h
                          collectives/choose/preference.h collectives/kernels/reduce.h
-                         device/device.h model/kernels/ops.h transport/job/job.h transport/net
+                         device/device.h model/kernels/ops.h model/processor/processor.h
+                         transport/job/job.h transport/net
 cli/doctor/hosts         base knobs cli/doctor cli/doctor/checks launch transport/job
                          transport/join/place.h transport/net
 cli/inspect              base cli checkpoint data data/files data/safetensors

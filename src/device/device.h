@@ -73,6 +73,14 @@ struct gyre_device_identity {
     int multiprocessors; /* 0 for the host */
 };
 
+/* What a device can do beside holding memory. */
+struct gyre_device_abilities {
+    int driver, toolkit; /* versions of CUDA, 12040 for 12.4: of the driver, and of this build */
+    int major, minor;    /* compute capability */
+    bool words;          /* streams wait for words of the host's, as hold() needs */
+    bool rdma;           /* a card may read and write its regions, as dma_buf() needs */
+};
+
 /* A word of host memory for which a stream waits. Sources of kernels include this header too, and
  * C++ has no _Atomic. */
 #ifdef __cplusplus
@@ -101,6 +109,9 @@ struct gyre_device {
     /* Fills in the identity: zeros and "cpu" for the host. Any thread; makes no context. */
     int (*identify)(int device, struct gyre_device_identity *identity,
                     struct gyre_trouble *trouble);
+
+    /* Any thread; makes no context. NULL for the host. */
+    int (*able)(int device, struct gyre_device_abilities *abilities, struct gyre_trouble *trouble);
 
     /* Whether two devices can read and write each other's memory directly; a device reaches itself.
      * Any thread; makes no context. */

@@ -256,6 +256,7 @@ static const struct gyre_device device = {
     .kind = GYRE_MEMORY_CUDA,
     .probe = gyre_cuda_load,
     .identify = gyre_cuda_identify,
+    .able = gyre_cuda_able,
     .reaches = gyre_cuda_reaches,
     .exports = gyre_cuda_exports,
     .current = gyre_cuda_current,

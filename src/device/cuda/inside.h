@@ -165,6 +165,8 @@ void gyre_cuda_detours_free(struct gyre_cuda_detour *detours);
  * (machine.c). */
 int gyre_cuda_identify(int device, struct gyre_device_identity *identity,
                        struct gyre_trouble *trouble);
+int gyre_cuda_able(int device, struct gyre_device_abilities *abilities,
+                   struct gyre_trouble *trouble);
 bool gyre_cuda_reaches(int device, int other);
 int gyre_cuda_current(void);
 int gyre_cuda_pin(int device, void *memory, uint64_t length, struct gyre_trouble *trouble);

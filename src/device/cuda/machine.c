@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 
+#include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,6 +43,31 @@ int gyre_cuda_identify(int device, struct gyre_device_identity *identity,
                                 "asking for UUID, name, memory and multiprocessors");
     memcpy(identity->uuid, uuid.bytes, sizeof identity->uuid);
     identity->memory_bytes = bytes;
+    return 0;
+}
+
+static int ask_attribute(CUdevice handle, CUdevice_attribute attribute)
+{
+    int value = 0;
+    return gyre_cuda->cuDeviceGetAttribute(&value, attribute, handle) ? 0 : value;
+}
+
+int gyre_cuda_able(int device, struct gyre_device_abilities *abilities,
+                   struct gyre_trouble *trouble)
+{
+    CUdevice handle;
+    *abilities = (struct gyre_device_abilities){.toolkit = CUDART_VERSION};
+    int status = gyre_cuda_check_device(device, trouble);
+    if (!status)
+        status = gyre_cuda_failed(gyre_cuda->cuDeviceGet(&handle, device), device, trouble,
+                                  "cuDeviceGet");
+    if (status)
+        return status;
+    (void)cudaDriverGetVersion(&abilities->driver);
+    abilities->major = ask_attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    abilities->minor = ask_attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    abilities->words = ask_attribute(handle, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
+    abilities->rdma = gyre_cuda_rdma(device);
     return 0;
 }
 

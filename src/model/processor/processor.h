@@ -263,6 +263,10 @@ void gyre_processor_close(struct gyre_processor *processor); /* takes NULL */
 int gyre_processor_open_beside(struct gyre_processor **processor, enum gyre_memory_kind kind,
                                int device, struct gyre_trouble *trouble);
 
+/* Whether somebody else's products of matrices would be found for a CUDA device, as far as that can
+ * be said without using one: "cuBLAS", or NULL. */
+const char *gyre_processor_hires(void);
+
 /* Whether the memory is a device's, as the processor's is: the CPU owns none. */
 bool gyre_processor_owns(const struct gyre_processor *processor, const void *memory);
 

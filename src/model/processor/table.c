@@ -27,6 +27,16 @@ void gyre_processor_close(struct gyre_processor *processor)
         processor->table->close(processor);
 }
 
+const char *gyre_processor_hires(void)
+{
+    bool wanted = false;
+    struct gyre_trouble unused = {0};
+    return !gyre_cuda_blas_wanted(&wanted, &unused) && wanted &&
+                   gyre_cuda_blas_symbol("cublasGemmStridedBatchedEx")
+               ? "cuBLAS"
+               : NULL;
+}
+
 bool gyre_processor_owns(const struct gyre_processor *on, const void *memory)
 {
     const enum gyre_memory_kind kind = on->table->memory;

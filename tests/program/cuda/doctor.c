@@ -75,6 +75,42 @@ static void doctor_tells_how_memory_goes(void **state)
     unsetenv("FAKECUDA_EXPORT");
 }
 
+/* One line each: versions, streams, RDMA, products; what is missing says what to do. */
+static void doctor_tells_what_is_used_for_what(void **state)
+{
+    (void)state;
+    const char *output = doctor(false, "2", "1");
+    expect_line(output, "\ndriver for CUDA ");
+    expect_line(output, "; this build is of CUDA ");
+    expect_line(output, "\nstreams: operations run in their order");
+    expect_line(output, "\nRDMA: cards read and write device memory");
+    expect_line(output, "\ntraining: all by Gyre's kernels for 9.0; large products are faster with "
+                        "cuBLAS: put libcublas.so");
+    setenv("FAKECUDA_CUBLAS", "1", 1);
+    expect_line(doctor(false, "2", "1"),
+                "\ntraining: products by cuBLAS, all else by Gyre's kernels for 9.0\n");
+    setenv("GYRE_BLAS", "own", 1);
+    expect_line(doctor(false, "2", "1"), "\ntraining: all by Gyre's kernels for 9.0");
+    unsetenv("GYRE_BLAS");
+    unsetenv("FAKECUDA_CUBLAS");
+    setenv("FAKECUDA_WORDS", "0", 1);
+    output = doctor(false, "2", "1");
+    expect_line(output, "note: 2 devices");
+    expect_line(output,
+                "\nstreams of 0, 1 cannot wait for words of the host's: calls in their order "
+                "and `gyre train --device cuda` are refused there; take another driver");
+    unsetenv("FAKECUDA_WORDS");
+    setenv("FAKECUDA_RDMA", "0", 1);
+    expect_line(doctor(false, "1", "1"), "\nRDMA: cards do not reach memory of 0, which goes ");
+    unsetenv("FAKECUDA_RDMA");
+    setenv("FAKECUDA_DRIVER", "11080", 1);
+    output = doctor(false, "1", "1");
+    expect_line(output, "problem: 1 device");
+    expect_line(output, "\ndriver for CUDA 11.8; this build is of CUDA ");
+    expect_line(output, ": install a driver of at least that version, or its kernels cannot be");
+    unsetenv("FAKECUDA_DRIVER");
+}
+
 /* Two processes share memory of each pair, by either way; refusals are told with their reasons. */
 static void doctor_tries(void **state)
 {
@@ -131,6 +167,7 @@ int main(void)
     const struct CMUnitTest planted[] = {
         cmocka_unit_test(doctor_tells_devices),
         cmocka_unit_test(doctor_tells_how_memory_goes),
+        cmocka_unit_test(doctor_tells_what_is_used_for_what),
         cmocka_unit_test(doctor_tries),
         cmocka_unit_test(doctor_tells_why_there_is_none),
     };

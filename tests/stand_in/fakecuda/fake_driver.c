@@ -137,6 +137,8 @@ static void settle(void)
         .export = number_from("FAKECUDA_EXPORT", 1) != 0,
         .peers = number_from("FAKECUDA_PEERS", 1) != 0,
         .words = number_from("FAKECUDA_WORDS", 1) != 0,
+        .rdma = number_from("FAKECUDA_RDMA", 1) != 0,
+        .driver = (int)number_from("FAKECUDA_DRIVER", CUDART_VERSION),
         .wrong = (unsigned)number_from("FAKECUDA_WRONG", 0),
         .depth = (unsigned)number_from("FAKECUDA_DEPTH", 1024),
         .engines = number_from("FAKECUDA_ENGINES", 1) != 0,

@@ -40,7 +40,8 @@ struct fake_settings {
     int devices; /* -1: no driver */
     uint64_t memory, seed;
     unsigned delay_us;
-    bool export, peers, one_channel, words;
+    bool export, peers, one_channel, words, rdma;
+    int driver; /* its version, 13000 for 13.0 */
     bool engines, waits;
     unsigned wrong, depth;
     uint64_t salt, shift;

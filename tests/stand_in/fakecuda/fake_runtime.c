@@ -76,7 +76,7 @@ static const struct {
 cudaError_t cudaDriverGetVersion(int *version)
 {
     CUresult status = fake_begin(__func__, FAKE_NOTHING);
-    *version = fake_settings.devices < 0 ? 0 : 13000;
+    *version = fake_settings.devices < 0 ? 0 : fake_settings.driver;
     return (cudaError_t)fake_end(status);
 }
 

@@ -22,6 +22,8 @@
  *     FAKECUDA_WRONG=1           what a device copies from another's memory comes out wrong,
  *                                without an error; 2: what it copies to such memory; 3: both; 0
  *     FAKECUDA_WORDS=0           streams cannot wait for words of the host's
+ *     FAKECUDA_RDMA=0            cards cannot reach device memory
+ *     FAKECUDA_DRIVER=12040      the driver's version; that of the headers
  *     FAKECUDA_DEPTH=1024        pieces of work that a stream takes; who posts one more waits, in
  *                                the driver, where no other thread posts to that device; 1024
  *     FAKECUDA_ENGINES=0         copies are made in any order; 1: one engine makes all copies of a

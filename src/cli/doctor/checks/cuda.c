@@ -1,5 +1,6 @@
-/* CUDA: which devices a rank would see here, whose memory each reaches, and how device memory goes
- * between ranks on any two of them. No context is made on any device, unless pairs are tried.
+/* CUDA: which devices a rank would see here, whose memory each reaches, how device memory goes
+ * between ranks on any two of them, and what else will be used for what. No context is made on any
+ * device, unless pairs are tried.
  *
  * CUDA is of no use to the children of a process that has touched it. So where pairs are tried,
  * children do all of it before this process asks for devices. Tested by
@@ -8,7 +9,10 @@
 #include "cli/doctor/checks/try.h"
 
 #include "device/device.h"
+#include "model/processor/processor.h"
 
+#include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -108,6 +112,106 @@ static void add_pairs(const struct gyre_device *cuda, int count, struct gyre_doc
     }
 }
 
+/* -- what will be used for what ---------------------------------------------------------------- */
+
+/* "0, 2": devices that lack something. Returns how many. */
+static int list_lacking(const struct gyre_device_abilities *able, int count, size_t at, char *text,
+                        size_t size)
+{
+    size_t used = 0;
+    int lacking = 0;
+    *text = 0;
+    for (int device = 0; device < count; device++) {
+        if (*(const bool *)((const char *)&able[device] + at))
+            continue;
+        if (used < size)
+            used += (size_t)snprintf(text + used, size - used, "%s%d", lacking ? ", " : "", device);
+        lacking++;
+    }
+    return lacking;
+}
+
+static void add_versions(const struct gyre_device_abilities *able,
+                         struct gyre_doctor_report *report)
+{
+    const int driver = able->driver, toolkit = able->toolkit;
+    gyre_doctor_detail(report, "driver for CUDA %d.%d; this build is of CUDA %d.%d%s",
+                       driver / 1000, driver % 1000 / 10, toolkit / 1000, toolkit % 1000 / 10,
+                       driver / 1000 < toolkit / 1000
+                           ? ": install a driver of at least that version, or its kernels cannot "
+                             "be loaded"
+                           : "");
+    if (driver / 1000 < toolkit / 1000)
+        gyre_doctor_worsen(report, GYRE_DOCTOR_PROBLEM);
+}
+
+static void add_streams(const struct gyre_device_abilities *able, int count,
+                        struct gyre_doctor_report *report)
+{
+    char devices[256];
+    if (!list_lacking(able, count, offsetof(struct gyre_device_abilities, words), devices,
+                      sizeof devices)) {
+        gyre_doctor_detail(report, "streams: operations run in their order (gyre_all_reduce_on()), "
+                                   "and training reduces beside the backward pass");
+        return;
+    }
+    gyre_doctor_worsen(report, GYRE_DOCTOR_NOTE);
+    gyre_doctor_detail(report,
+                       "streams of %s cannot wait for words of the host's: calls in their order "
+                       "and `gyre train --device cuda` are refused there; take another driver "
+                       "(WSL and old ones lack it), or the calls that block",
+                       devices);
+}
+
+static void add_rdma(const struct gyre_device_abilities *able, int count,
+                     struct gyre_doctor_report *report)
+{
+    char devices[256];
+    if (!list_lacking(able, count, offsetof(struct gyre_device_abilities, rdma), devices,
+                      sizeof devices))
+        gyre_doctor_detail(report, "RDMA: cards read and write device memory, where their driver "
+                                   "takes a dma-buf");
+    else
+        gyre_doctor_detail(report,
+                           "RDMA: cards do not reach memory of %s, which goes through the host's: "
+                           "the driver's open kernel modules have it",
+                           devices);
+}
+
+static void add_products(const struct gyre_device_abilities *able,
+                         struct gyre_doctor_report *report)
+{
+    const char *hired = gyre_processor_hires();
+    if (hired)
+        gyre_doctor_detail(report, "training: products by %s, all else by Gyre's kernels for %d.%d",
+                           hired, able->major, able->minor);
+    else
+        gyre_doctor_detail(report,
+                           "training: all by Gyre's kernels for %d.%d; large products are faster "
+                           "with cuBLAS: put libcublas.so of the toolkit on the library path, and "
+                           "leave GYRE_BLAS unset",
+                           able->major, able->minor);
+}
+
+static void add_uses(const struct gyre_device *cuda, int count, struct gyre_doctor_report *report)
+{
+    struct gyre_device_abilities *able = calloc((size_t)count, sizeof *able);
+    struct gyre_trouble trouble = {0};
+    int status = able ? 0 : -ENOMEM;
+    for (int device = 0; !status && device < count; device++)
+        status = cuda->able(device, &able[device], &trouble);
+    if (!status) {
+        add_versions(able, report);
+        add_streams(able, count, report);
+        add_rdma(able, count, report);
+        add_products(able, report);
+    } else {
+        gyre_doctor_worsen(report, GYRE_DOCTOR_PROBLEM);
+        gyre_doctor_detail(report, "%s", trouble.text);
+    }
+    free(able);
+}
+
 /* -- trials ------------------------------------------------------------------------------------ */
 
 static int count_in_a_child(void)
@@ -164,8 +268,10 @@ void gyre_check_cuda(bool tries, struct gyre_doctor_report *report)
                  : "this build of Gyre has no CUDA (no nvcc was found when it was configured)");
     for (int device = 0; device < count; device++)
         add_device(cuda, device, count, report);
-    if (count > 0)
+    if (count > 0) {
         add_pairs(cuda, count, report);
+        add_uses(cuda, count, report);
+    }
     if (words)
         add_trials(words, tried, report);
     gyre_doctor_figure(report, "devices", count > 0 ? count : 0);
