@@ -245,10 +245,11 @@ void gyre_dataset_gather(const struct gyre_dataset *set, const uint64_t *index, 
 {
     for (uint64_t i = 0; i < count; i++) {
         uint64_t row = gyre_dataset_row(set, index[i]);
-        gather_x(set, row, x + i * set->features);
-        if (set->label)
+        if (x)
+            gather_x(set, row, x + i * set->features);
+        if (y && set->label)
             ((int64_t *)y)[i] = set->label[row];
-        else if (set->target)
+        else if (y && set->target)
             memcpy((float *)y + i * set->width, set->target + row * set->width,
                    set->width * sizeof(float));
     }

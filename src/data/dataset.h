@@ -91,7 +91,8 @@ static inline uint64_t gyre_dataset_row(const struct gyre_dataset *set, uint64_t
 }
 
 /* Copies samples index[0 … count - 1] to rows of x, and their classes or targets to y: an int64_t
- * or `width` floats each; a set that has neither writes no y. Any thread. */
+ * or `width` floats each; a set that has neither writes no y. Either may be NULL: it is not wanted.
+ * Any thread. */
 void gyre_dataset_gather(const struct gyre_dataset *set, const uint64_t *index, uint64_t count,
                          float *x, void *y);
 

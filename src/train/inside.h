@@ -24,6 +24,7 @@
 
 #include "checkpoint/run/run.h"
 #include "model/learning/learning_rate.h"
+#include "model/network/resident.h"
 #include "model/network/update.h"
 #include "report/report.h"
 #include "train/loader.h"
@@ -92,6 +93,7 @@ struct gyre_train {
     char *class_names; /* of the data, a line each; NULL: classes have none */
     struct gyre_sampler *sampler;
     struct gyre_loader *loader;
+    struct gyre_resident resident; /* the samples on the device, where they are */
     struct gyre_train_shares shares;
     uint64_t span; /* samples of all ranks in a part of a step */
     uint64_t room; /* samples of one rank in a part of a step, at most */

@@ -24,6 +24,7 @@ struct gyre_loader {
     struct gyre_sampler *sampler;
     uint64_t span, room;
     int slots;
+    bool bare; /* batches have no x */
     struct loader_slot *slot;
     struct gyre_trouble trouble; /* of the sampler, by whoever fills */
 
@@ -40,7 +41,8 @@ struct gyre_loader {
 static void fill_slot(struct gyre_loader *loader, struct loader_slot *slot)
 {
     struct gyre_batch *batch = &slot->batch;
-    *batch = (struct gyre_batch){.index = slot->index, .x = slot->x, .y = slot->y};
+    float *x = loader->bare ? NULL : slot->x;
+    *batch = (struct gyre_batch){.index = slot->index, .x = x, .y = slot->y};
     slot->status = gyre_sampler_left(loader->sampler) ? 0 : GYRE_AGAIN;
     if (slot->status)
         return;
@@ -51,7 +53,7 @@ static void fill_slot(struct gyre_loader *loader, struct loader_slot *slot)
     if (slot->status)
         gyre_trouble_set(&loader->trouble, slot->status, "%s", gyre_error(NULL));
     else
-        gyre_dataset_gather(loader->set, slot->index, batch->samples, slot->x, slot->y);
+        gyre_dataset_gather(loader->set, slot->index, batch->samples, x, slot->y);
 }
 
 /* Is there a slot that nobody needs, and something to put into it? Locked. */
@@ -161,6 +163,11 @@ void gyre_loader_destroy(struct gyre_loader *loader)
     pthread_cond_destroy(&loader->moved);
     pthread_mutex_destroy(&loader->lock);
     free(loader);
+}
+
+void gyre_loader_leave_rows(struct gyre_loader *loader)
+{
+    loader->bare = true;
 }
 
 /* -- use --------------------------------------------------------------------------------------- */

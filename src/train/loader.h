@@ -15,9 +15,9 @@
 struct gyre_loader;
 
 struct gyre_batch {
-    uint64_t samples;      /* of this rank; 0: none in this step */
-    const uint64_t *index; /* the samples, by number */
-    const float *x;
+    uint64_t samples;       /* of this rank; 0: none in this step */
+    const uint64_t *index;  /* the samples, by number */
+    const float *x;         /* NULL where rows are left */
     const void *y;          /* int64_t classes, or targets */
     uint64_t epoch, cursor; /* the position behind the batch */
     bool last;              /* the epoch ends with this batch */
@@ -30,6 +30,9 @@ int gyre_loader_create(struct gyre_loader **loader, const struct gyre_dataset *s
                        struct gyre_sampler *sampler, uint64_t span, uint64_t room, int ahead,
                        struct gyre_trouble *trouble);
 void gyre_loader_destroy(struct gyre_loader *loader); /* takes NULL */
+
+/* Batches have no x from here on: whoever uses them gathers it by `index`. Before begin. */
+void gyre_loader_leave_rows(struct gyre_loader *loader);
 
 /* Goes to a position; batches gathered ahead are forgotten. */
 int gyre_loader_begin(struct gyre_loader *loader, uint64_t epoch, uint64_t cursor,

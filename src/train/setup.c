@@ -163,9 +163,18 @@ static int make_sampler(struct gyre_train *t)
         return refuse_order(t, status);
     uint64_t part = t->span * (uint64_t)t->options->accumulate;
     t->steps_per_epoch = (gyre_sampler_left(t->sampler) + part - 1) / part;
+    if (!t->resident.on || t->resident.batch < t->room) {
+        gyre_resident_deinit(&t->resident);
+        status = gyre_resident_init(&t->resident, gyre_model_processor(t->replica.model), &t->data,
+                                    t->room, t->trouble);
+    }
     bool slow = t->data.samples * t->data.features > PREFETCH_BYTES;
-    return gyre_loader_create(&t->loader, &t->data, t->sampler, t->span, t->room,
-                              slow ? PREFETCH_AHEAD : 0, t->trouble);
+    if (!status)
+        status = gyre_loader_create(&t->loader, &t->data, t->sampler, t->span, t->room,
+                                    slow ? PREFETCH_AHEAD : 0, t->trouble);
+    if (!status && gyre_resident_has(&t->resident))
+        gyre_loader_leave_rows(t->loader);
+    return status;
 }
 
 /* -- model ------------------------------------------------------------------------------------- */
@@ -379,6 +388,7 @@ void gyre_train_close(struct gyre_train *t)
 {
     gyre_trained_close(&t->init);
     gyre_checkpoint_destroy(t->checkpoint);
+    gyre_resident_deinit(&t->resident);
     gyre_replica_deinit(&t->replica);
     gyre_loader_destroy(t->loader);
     gyre_sampler_destroy(t->sampler);

@@ -17,8 +17,14 @@ static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, struc
 {
     if (!batch->samples && !t->options->sync_bn)
         return 0;
+    const float *x = batch->x;
+    int status =
+        gyre_resident_has(&t->resident)
+            ? gyre_resident_rows(&t->resident, batch->index, batch->samples, &x, t->trouble)
+            : 0;
     gyre_replica_clear_loss(&t->replica);
-    int status = gyre_replica_forward(&t->replica, batch->x, batch->samples, true,
+    if (!status)
+        status = gyre_replica_forward(&t->replica, x, batch->samples, true,
                                       gyre_train_wanted(&t->data, batch), t->trouble);
     if (!status)
         status =

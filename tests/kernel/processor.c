@@ -171,6 +171,21 @@ static void test_travels(void **state)
     free(back);
 }
 
+/* Rows of a table by their numbers, in any order and again. */
+static void test_rows(void **state)
+{
+    struct gyre_processor *on = processor[1];
+    const uint64_t numbers[] = {3, 0, 3, 8, 7, 1};
+    struct span from = random_span(9 * 37, true), to = random_span(7 * 37, false),
+                index = span_of(numbers, sizeof numbers);
+    on->table->take_rows(on, to.at[1], from.at[1], index.at[1], 6, 37);
+    for (int i = 0; i < 6 * 37; i++)
+        ((float *)to.at[0])[i] = ((float *)from.at[0])[numbers[i / 37] * 37 + (uint64_t)i % 37];
+    compare_and_free(&to, "rows");
+    free_span(&from);
+    free_span(&index);
+}
+
 /* -- elements ---------------------------------------------------------------------------------- */
 
 static void check_elements(size_t rows, size_t columns, bool odd)
@@ -972,6 +987,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_travels, open_both, close_both),
+        cmocka_unit_test_setup_teardown(test_rows, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_elements, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_steps, open_both, close_both),
         cmocka_unit_test_setup_teardown(test_step_all, open_both, close_both),

@@ -20,6 +20,7 @@
 
 #define ALIGNED      256u                /* bytes: what kernels read begins there */
 #define REGION_BYTES (UINT64_C(8) << 20) /* at least */
+#define SMALL_BYTES  (UINT64_C(2) << 20) /* the same, beside another processor: what CUDA maps */
 #define PIECES       4
 #define PIECE_BYTES  (UINT64_C(256) << 10)
 #define SPREAD_BYTES (UINT64_C(64) << 20) /* of samples that a convolution lays out together */
@@ -33,6 +34,7 @@ struct region_list {
 struct cuda {
     struct gyre_cuda_processor common;
     struct region_list *regions;
+    uint64_t region_bytes;
     uint8_t *pieces; /* PIECES of PIECE_BYTES, of the host */
     bool pinned;
     uint64_t busy[PIECES]; /* the token that a piece waits for */
@@ -54,7 +56,7 @@ static const char *cuda_products(const struct gyre_processor *on)
 static struct region_list *add_region(struct cuda *cuda, uint64_t bytes)
 {
     struct region_list *more = calloc(1, sizeof *more);
-    uint64_t length = bytes > REGION_BYTES ? bytes : REGION_BYTES;
+    uint64_t length = bytes > cuda->region_bytes ? bytes : cuda->region_bytes;
     struct gyre_trouble *refused = &cuda->common.base.refused;
     *refused = (struct gyre_trouble){0};
     if (more && cuda->common.device->alloc(cuda->common.index, length, GYRE_SHARE_OPEN,
@@ -178,6 +180,11 @@ static int cuda_wait(struct gyre_processor *on, struct gyre_trouble *trouble)
     return wait_for(cuda, ++cuda->posted, trouble);
 }
 
+static uint64_t cuda_memory_bytes(const struct gyre_processor *on)
+{
+    return ((const struct gyre_cuda_processor *)on)->memory_bytes;
+}
+
 static void *cuda_stream(struct gyre_processor *on)
 {
     const struct gyre_cuda_processor *common = &cuda_of(on)->common;
@@ -219,6 +226,7 @@ static const struct gyre_processor_table memory_entries = {
     .put = cuda_put,
     .get = cuda_get,
     .wait = cuda_wait,
+    .memory_bytes = cuda_memory_bytes,
     .stream = cuda_stream,
     .after = cuda_after,
 };
@@ -245,6 +253,7 @@ static int prepare_device(struct cuda *cuda, bool hires, struct gyre_trouble *tr
     if (status)
         return status;
     cuda->common.multiprocessors = identity.multiprocessors;
+    cuda->common.memory_bytes = identity.memory_bytes;
     cuda->pieces = aligned_alloc(4096, PIECES * PIECE_BYTES);
     if (!cuda->pieces)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory to copy to CUDA device %d by",
@@ -276,6 +285,7 @@ int gyre_cuda_open(struct gyre_processor **processor, int index, bool hires,
     if (!cuda)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a CUDA device's arithmetic");
     struct gyre_cuda_processor *common = &cuda->common;
+    cuda->region_bytes = hires ? REGION_BYTES : SMALL_BYTES;
     common->table = memory_entries;
     common->base.table = &common->table;
     common->index = index;

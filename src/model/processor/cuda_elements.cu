@@ -123,6 +123,23 @@ static void copy(struct gyre_processor *on, void *to, const void *from, size_t b
     for_each(on, copied{(uint32_t *)to, (const uint32_t *)from}, bytes / sizeof(uint32_t));
 }
 
+struct row_taken {
+    float *to;
+    const float *from;
+    const uint64_t *index;
+    uint64_t width;
+    __device__ void element(uint64_t i) const
+    {
+        to[i] = from[index[i / width] * width + i % width];
+    }
+};
+
+static void take_rows(struct gyre_processor *on, float *to, const float *from,
+                      const uint64_t *index, size_t rows, size_t width)
+{
+    for_each(on, row_taken{to, from, index, width}, rows * width);
+}
+
 static void zero(struct gyre_processor *on, void *to, size_t bytes)
 {
     for_each(on, copied{(uint32_t *)to, NULL}, bytes / sizeof(uint32_t));
@@ -286,6 +303,7 @@ extern "C" bool gyre_cuda_fill_elements(struct gyre_processor_table *table)
     table->round = round_half;
     table->copy = copy;
     table->zero = zero;
+    table->take_rows = take_rows;
     table->cross_entropy = cross_entropy;
     table->squared_error = squared_error;
     return true;
@@ -301,6 +319,7 @@ extern "C" void gyre_cuda_load_elements(void)
     round_half(NULL, GYRE_PRECISION_BF16, NULL, NULL, 1);
     round_half(NULL, GYRE_PRECISION_F16, NULL, NULL, 1);
     zero(NULL, NULL, sizeof(uint32_t));
+    take_rows(NULL, NULL, NULL, NULL, 1, 1);
     cross_entropy(NULL, &rows, NULL, NULL);
     squared_error(NULL, &rows, NULL, NULL);
 }

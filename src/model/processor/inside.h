@@ -86,6 +86,7 @@ struct gyre_cuda_processor {
     const struct gyre_device *device;
     struct gyre_device_queue *queue;
     int index, multiprocessors;
+    uint64_t memory_bytes;
     int status; /* of the first launch that failed */
     void *blas; /* a handle of cuBLAS; NULL: products are Gyre's own */
 };

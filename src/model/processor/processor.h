@@ -137,6 +137,9 @@ struct gyre_processor_table {
                struct gyre_trouble *trouble);
     int (*wait)(struct gyre_processor *on, struct gyre_trouble *trouble);
 
+    /* Of the device, all of it. NULL for the CPU. */
+    uint64_t (*memory_bytes)(const struct gyre_processor *on);
+
     /* The stream of all work, for work of others behind it; and: work from now on begins when what
      * is on the caller's own stream now has ended. NULL for the CPU. */
     void *(*stream)(struct gyre_processor *on);
@@ -144,6 +147,11 @@ struct gyre_processor_table {
 
     void (*copy)(struct gyre_processor *on, void *to, const void *from, size_t bytes);
     void (*zero)(struct gyre_processor *on, void *to, size_t bytes);
+
+    /* Rows index[0], index[1] … of `from`, each of `width` floats, to rows 0, 1 … NULL for the
+     * CPU, which gathers them from where they are read. */
+    void (*take_rows)(struct gyre_processor *on, float *to, const float *from,
+                      const uint64_t *index, size_t rows, size_t width);
 
     /* -- products ------------------------------------------------------------------------------ */
 
