@@ -171,7 +171,7 @@ def run_compiled(backend, folder):
     assert found.tolist() == [3.0] * 4, found
     weights = [parameter.double().sum().item() for parameter in model.parameters()]
     write(folder, rank, repr((losses, weights)))
-    dist.destroy_process_group()
+    rig.leave(backend)
 
 
 def compiled():

@@ -38,11 +38,13 @@ def begin(rank, size, place, backend="gyre", timeout=200 * SLOW):
     )
 
 
-def _leave(backend):
+def leave(backend):
     """Destroys the groups. The destructor of gloo may hang with torch 2.4, because it waits for a
-    thread that needs Python's lock; there the ranks end together without it."""
+    thread that needs Python's lock; there the processes end together without it."""
     if OLD and backend == "gloo":
         dist.barrier()
+        if not multiprocessing.parent_process():  # a forked process runs no destructors
+            os._exit(0)
     elif dist.is_initialized():
         dist.destroy_process_group()
 
@@ -54,7 +56,7 @@ def _rank_process(main, rank, size, place, backend, results, apart, arguments):
     try:
         begin(rank, size, place, backend)
         results.put((rank, "fine", main(rank, size, *arguments)))
-        _leave(backend)
+        leave(backend)
     except BaseException:
         results.put((rank, "failed", traceback.format_exc()))
 
