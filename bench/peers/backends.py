@@ -1,14 +1,15 @@
 """Backends of torch.distributed beside each other: Gyre and gloo, in the same processes, in turns.
 
-    python3 backends.py [--ranks 2] [--rounds 5] [--batch 64] [--tcp] [SIZES in bytes]
+    python3 backends.py [--ranks 2] [--rounds 5] [--batch 64] [--tcp] [--steps] [SIZES in bytes]
 
 An all-reduce (sum, f32, in place) of each size, steps of DistributedDataParallel for two
 perceptrons, and steps of a small transformer under FSDP2. One thread a rank. In each round one
 backend goes after the other, calls back to back; a time is the mean over the calls of a round, and
-what is printed is the median over the rounds, of the slowest rank. Column alone_us is the step of
-the bare model, with nothing to share: no backend can make a step shorter, so gloo_us / alone_us is
-the highest ratio that can be had. --tcp makes each rank a node of its own, so that
-Gyre uses TCP as gloo does.
+what is printed is the median over the rounds, of the slowest rank. Column free_us is the step over
+torch's backend "fake", whose calls do nothing: no backend can make a step shorter, so gloo_us /
+free_us, column most, is the highest ratio that can be had. Column alone_us is the step of the bare
+model. --tcp makes each rank a node of its own, so that Gyre uses TCP as gloo does. --steps leaves
+the calls out.
 Needs gyre_torch (docs/pytorch.md)."""
 
 import argparse
@@ -23,9 +24,9 @@ import torch._dynamo  # here once, and not in each rank
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
+from torch.testing._internal.distributed import fake_pg  # makes backend "fake" known
 
 NETWORKS = {"784-500-10": (784, 500, 10), "8x1024": (1024,) * 9}
-NAMES = ("gyre", "gloo")
 
 
 def timed(step, calls):
@@ -71,10 +72,19 @@ def perceptron(widths):
     return torch.nn.Sequential(*layers)
 
 
+def give_back(_, bucket):
+    """A hook of DDP's that does nothing. (The futures of "fake" have no value, which DDP needs.)"""
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
+
+
 def ddp_step(widths, batch, group):
     model = perceptron(widths)
     if group:
         model = torch.nn.parallel.DistributedDataParallel(model, process_group=group)
+    if group and dist.get_backend(group) == "fake":
+        model.register_comm_hook(None, give_back)
     return training_step(model, widths[:1], batch)
 
 
@@ -101,14 +111,14 @@ def measure(rank, words, place):
     groups = {"gyre": dist.group.WORLD, "gloo": dist.new_group(backend="gloo")}
     if rank == 0:
         print(f"torch {torch.__version__}, {words.ranks} ranks, load {os.getloadavg()[0]:.1f}")
-        print("what,gyre_us,gloo_us,ratio,alone_us")
-    rows = [(f"all_reduce {size}", size) for size in words.sizes]
+        print("what,gyre_us,gloo_us,ratio,free_us,most,alone_us")
+    rows = [(f"all_reduce {size}", size) for size in words.sizes if not words.steps]
     for label, size in rows:
         tensor = torch.zeros(size // 4)
         steps = {name: lambda group=group: dist.all_reduce(tensor, group=group)
                  for name, group in groups.items()}
         show(rank, label, in_turns(steps, max(3, min(300, (1 << 22) // size)), words.rounds))
-    groups["alone"] = None
+    groups |= {"free": dist.new_group(backend="fake"), "alone": None}
     for label, widths in NETWORKS.items():
         steps = {name: ddp_step(widths, words.batch, group) for name, group in groups.items()}
         show(rank, "ddp step " + label, in_turns(steps, 5, words.rounds))
@@ -119,9 +129,9 @@ def measure(rank, words, place):
 
 def show(rank, label, took):
     if rank == 0:
-        ratio = took["gloo"] / took["gyre"]
-        alone = f"{took['alone']:.1f}" if "alone" in took else ""
-        print(f"{label},{took['gyre']:.1f},{took['gloo']:.1f},{ratio:.2f},{alone}", flush=True)
+        gyre, gloo, free = took["gyre"], took["gloo"], took.get("free")
+        rest = f"{free:.1f},{gloo / free:.2f},{took['alone']:.1f}" if free else ",,"
+        print(f"{label},{gyre:.1f},{gloo:.1f},{gloo / gyre:.2f},{rest}", flush=True)
 
 
 def main():
@@ -130,6 +140,7 @@ def main():
     words.add_argument("--rounds", type=int, default=5)
     words.add_argument("--tcp", action="store_true")
     words.add_argument("--batch", type=int, default=64)
+    words.add_argument("--steps", action="store_true")
     words.add_argument("sizes", type=int, nargs="*",
                        default=[8, 4096, 65536, 1 << 20, 1 << 24, 1 << 26])
     words = words.parse_args()
