@@ -277,7 +277,7 @@ static void hear_beat(struct gyre_failure_detector *detector, uint32_t index,
         gyre_watch_state_decode(message->payload + at, &state);
         if (detector->audit != NULL)
             gyre_audit_hear(detector->audit, detector->clock, &state);
-        else if (state.rank == gyre_detector_sender(detector, source, state.rank))
+        else if (state.rank == source->peer || gyre_detector_way(detector, state.rank) == source)
             note_state(detector, &detector->post[1 + gyre_detector_channel(detector, state.rank)],
                        &state);
     }

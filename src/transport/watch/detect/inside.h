@@ -124,9 +124,9 @@ bool gyre_detector_is_above(const struct gyre_failure_detector *detector,
 struct gyre_detector_channel *gyre_detector_way(struct gyre_failure_detector *detector,
                                                 uint32_t rank);
 
-/* The rank of a state that came over the channel: whatever the state says, its peer or one below
- * it. */
-uint32_t gyre_detector_sender(struct gyre_failure_detector *detector,
+/* The rank of which a last word tells that came over the channel: whatever it says, the channel's
+ * peer or one below that. Another way to that rank may be open since it set out. */
+uint32_t gyre_detector_sender(const struct gyre_failure_detector *detector,
                               const struct gyre_detector_channel *source, uint32_t rank);
 
 /* orphan.c. climb: turns to the next rank above, if the rank at this channel was it; false: none is

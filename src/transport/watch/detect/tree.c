@@ -210,9 +210,9 @@ struct gyre_detector_channel *gyre_detector_way(struct gyre_failure_detector *de
     return NULL;
 }
 
-uint32_t gyre_detector_sender(struct gyre_failure_detector *detector,
+uint32_t gyre_detector_sender(const struct gyre_failure_detector *detector,
                               const struct gyre_detector_channel *source, uint32_t rank)
 {
-    const bool below = source->kin == GYRE_KIN_BELOW;
-    return below && gyre_detector_way(detector, rank) == source ? rank : source->peer;
+    const bool below = source->kin == GYRE_KIN_BELOW && rank < detector->is.n;
+    return below && stands_above(detector, source->peer, rank) ? rank : source->peer;
 }

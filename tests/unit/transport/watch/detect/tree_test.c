@@ -221,6 +221,34 @@ static void test_goodbyes_climb_and_outlive_resets(void **state)
     }
 }
 
+/* The goodbye of a rank that another passes on, while a way past that other one is open already: it
+ * is not the other's. Nobody speaks for ranks that are not below it. */
+static void test_a_goodbye_passed_on_is_not_its_bearers(void **state)
+{
+    struct sim sim = sim_of(4, 1, 3);
+    sim.fan_out = 1;
+    sim_open(&sim);
+    sim_run(&sim, 100 * GYRE_MS);
+    struct gyre_failure_detector *detector = sim.rank[1].detector;
+    const uint32_t two = (uint32_t)gyre_detector_channel(detector, 2);
+    const uint32_t three = (uint32_t)gyre_detector_channel(detector, 3);
+    uint8_t payload[GYRE_WATCH_STATE_BYTES];
+    const struct gyre_watch_message bye = {.kind = GYRE_WATCH_BYE,
+                                           .epoch = 7,
+                                           .rank = 2,
+                                           .payload = payload,
+                                           .payload_bytes = sizeof payload};
+    gyre_detector_resumed(detector, sim.now, three);
+    gyre_watch_state_encode(&(struct gyre_watch_state){.rank = 3, .parting = 1}, payload);
+    gyre_detector_receive(detector, sim.now, two, &bye);
+    assert_true(gyre_detector_has_left(detector, three));
+    assert_false(gyre_detector_has_left(detector, two));
+    gyre_watch_state_encode(&(struct gyre_watch_state){.rank = 0, .parting = 1}, payload);
+    gyre_detector_receive(detector, sim.now, two, &bye);
+    assert_true(gyre_detector_has_left(detector, two));
+    sim_close(&sim);
+}
+
 /* A rank that has left ends before the ranks below hear that all have: they end their wait. */
 static void test_a_rank_above_that_left_may_end(void **state)
 {
@@ -355,6 +383,7 @@ int main(void)
         cmocka_unit_test(test_orphans_of_a_stopped_rank_are_called),
         cmocka_unit_test(test_pauses_and_lateness_are_no_deaths),
         cmocka_unit_test(test_resets_fail_no_job),
+        cmocka_unit_test(test_a_goodbye_passed_on_is_not_its_bearers),
         cmocka_unit_test(test_goodbyes_climb_and_outlive_resets),
         cmocka_unit_test(test_a_rank_above_that_left_may_end),
         cmocka_unit_test(test_calls_that_differ_are_seen),
