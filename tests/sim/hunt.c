@@ -20,8 +20,9 @@ enum { FAULTY, FAILED }; /* what a tally counts */
 static const uint64_t found[] = {
     983,   /* an all_to_all_v ended unnoticed, and its rank, which computed, seemed to wait in it */
     28729, /* who receives from any rank was not told of a broken link */
-    264737, /* a message that came with its sender's goodbye was lost with the connection */
-    147563, /* of several peers, any was named for the one that had left */
+    264737,  /* a message that came with its sender's goodbye was lost with the connection */
+    147563,  /* of several peers, any was named for the one that had left */
+    2027379, /* who lacked memory for a link made at its first use blamed the peer */
 };
 
 static void tell(struct hunt_scenario *scenario, struct hunt_outcome *outcome, bool plain)

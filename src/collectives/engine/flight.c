@@ -9,6 +9,7 @@
 
 #include "collectives/mapped/push_device.h"
 
+#include <errno.h>
 #include <string.h>
 
 static uint32_t free_operation_place(const struct gyre_engine *engine)
@@ -122,6 +123,23 @@ static bool may_be_echo(int status)
     return status != GYRE_CORRUPT;
 }
 
+/* What a rank lacks for a link is its own lack, and a cause. Links that are made at their first use
+ * can fail so in the middle of a job. */
+static bool is_own_lack(int status)
+{
+    return status == -ENOMEM || status == -EIO;
+}
+
+static void record_link_fault(struct gyre_engine *engine, int status, uint32_t peer,
+                              struct gyre_trouble *trouble)
+{
+    const uint32_t own = gyre_engine_world(engine, engine->rank);
+    const bool lacks = is_own_lack(status);
+    if (lacks)
+        gyre_trouble_wrap(trouble, "rank %u", own);
+    gyre_engine_fault(engine, status, lacks ? own : peer, !lacks && may_be_echo(status), trouble);
+}
+
 void gyre_engine_link_failed(struct gyre_engine *engine, uint32_t peer, int status)
 {
     struct gyre_trouble trouble = {0};
@@ -133,8 +151,7 @@ void gyre_engine_link_failed(struct gyre_engine *engine, uint32_t peer, int stat
     else if (!trouble.status)
         gyre_trouble_set(&trouble, status, "the link to rank %u failed: %s", peer,
                          gyre_status_name(status));
-    status = told ? told : status;
-    gyre_engine_fault(engine, status, peer, may_be_echo(status), &trouble);
+    record_link_fault(engine, told ? told : status, peer, &trouble);
 }
 
 void gyre_engine_post_failed(struct gyre_engine *engine, int status)
@@ -143,5 +160,5 @@ void gyre_engine_post_failed(struct gyre_engine *engine, int status)
     uint32_t peer = UINT32_MAX;
     if (!gyre_links_fault(engine->links, &peer, &trouble))
         gyre_trouble_set(&trouble, status, "a transfer failed: %s", gyre_status_name(status));
-    gyre_engine_fault(engine, trouble.status, peer, may_be_echo(trouble.status), &trouble);
+    record_link_fault(engine, trouble.status, peer, &trouble);
 }

@@ -207,7 +207,7 @@ void hunt_draw(struct hunt_scenario *scenario, uint64_t seed)
     for (uint32_t i = 0; i < scenario->faults; i++)
         draw_fault(&scenario->fault[i], scenario, gyre_mix64(HUNT_FAULTS * seed + i), &rng);
     draw_watch_resets(scenario, &rng);
-    scenario->on_demand = seed % 3 == 0; /* and so none of the seeds that hunt.c names */
+    scenario->on_demand = seed % 3 == 0; /* not so those that hunt.c has named before */
     draw_dial_faults(scenario, &rng);
 }
 
