@@ -49,7 +49,8 @@ cli/doctor/hosts         base knobs cli/doctor cli/doctor/checks launch transpor
                          transport/join/place.h transport/net
 cli/inspect              base cli checkpoint data data/files data/safetensors
 cli/plan                 base cli collectives/algorithms/table.h collectives/choose
-                         collectives/schedule
+                         collectives/engine collectives/schedule transport/link
+                         transport/link/sim transport/stream/frame.h
 cli/predict              base cli data/files trained
 cli/show                 base knobs cli cli/show/page collectives/algorithms/table.h
                          collectives/choose collectives/prove collectives/schedule

@@ -22,9 +22,8 @@ static struct gyre_slice chosen_slice(const struct gyre_question *q,
     return slice;
 }
 
-/* Prices a choice that was made on links of other prices. */
-static int reprice(const struct gyre_question *q, const struct gyre_choice *choice,
-                   const struct gyre_link_kinds *link_kinds, uint64_t *ps)
+int gyre_plan_reprice(const struct gyre_question *q, const struct gyre_choice *choice,
+                      const struct gyre_link_kinds *link_kinds, uint64_t *ps)
 {
     struct gyre_slice slice = chosen_slice(q, choice);
     struct gyre_walk walk = {0};
@@ -57,16 +56,16 @@ static int find_parts(const struct gyre_question *q, const struct gyre_choice *c
     struct gyre_link_kinds link_kinds = q->link_kinds;
     uint64_t all, no_latency = 0, no_folds = 0, network = 0;
     link_kinds.tuning = &tuning;
-    int status = reprice(q, choice, &link_kinds, &all);
+    int status = gyre_plan_reprice(q, choice, &link_kinds, &all);
     drop_latency(&tuning);
     if (status == 0)
-        status = reprice(q, choice, &link_kinds, &no_latency);
+        status = gyre_plan_reprice(q, choice, &link_kinds, &no_latency);
     tuning.fold_kib_ps = 0;
     if (status == 0)
-        status = reprice(q, choice, &link_kinds, &no_folds);
+        status = gyre_plan_reprice(q, choice, &link_kinds, &no_folds);
     tuning.link[link_kinds.near].kib_ps = 0;
     if (status == 0)
-        status = reprice(q, choice, &link_kinds, &network);
+        status = gyre_plan_reprice(q, choice, &link_kinds, &network);
     *parts = (struct gyre_plan_parts){.latency = less(all, no_latency),
                                       .folds = less(no_latency, no_folds),
                                       .inside = less(no_folds, network),
@@ -127,6 +126,7 @@ static int measure_row(const struct gyre_question *q, struct gyre_plan_row *row)
     row->near = peers.near;
     row->far = peers.far;
     row->scratch_bytes = row->choice.algorithm->extent(&slice).scratch_bytes * row->choice.lanes;
+    row->rounds = row->choice.algorithm->extent(&slice).rounds * (q->whole.count / slice.count);
     slice.count = q->whole.count;
     row->sent_bytes = row->choice.algorithm->sent_bytes(&slice);
     return status;
@@ -169,7 +169,7 @@ static int finish_row(const struct gyre_question *q, struct gyre_plan_row *row, 
     if (row->choice.cost_ps / GYRE_CUT_GAIN < best_ps)
         status = gyre_choose(&question, &row->choice, NULL, trouble);
     if (status == 0 && q->link_kinds.slow_kib_ps != 0)
-        status = reprice(q, &row->choice, &q->link_kinds, &row->slow_ps);
+        status = gyre_plan_reprice(q, &row->choice, &q->link_kinds, &row->slow_ps);
     return status == 0 ? measure_row(q, row) : status;
 }
 

@@ -1,5 +1,5 @@
-/* The inside of gyre plan: settle.c reads words, answer.c asks the cost model, print.c prints,
- * plan.c is the command. */
+/* The inside of gyre plan: settle.c reads words, answer.c asks the cost model, simulate.c the
+ * engine itself, print.c prints, plan.c is the command. */
 #ifndef GYRE_CLI_PLAN_INSIDE_H
 #define GYRE_CLI_PLAN_INSIDE_H
 
@@ -9,7 +9,22 @@
 
 #define GYRE_PLAN_ROWS_MAX 32
 
-enum { NODES, RANKS, LINK, SLOW, SIZE, OP, TYPE_BYTES, MODEL, COMPUTE, BUCKET, JSON, HELP, FLAGS };
+enum {
+    NODES,
+    RANKS,
+    LINK,
+    SLOW,
+    SIZE,
+    OP,
+    TYPE_BYTES,
+    MODEL,
+    COMPUTE,
+    BUCKET,
+    SIMULATE,
+    JSON,
+    HELP,
+    FLAGS
+};
 
 extern const struct gyre_flag gyre_plan_flags[FLAGS];
 
@@ -41,6 +56,9 @@ struct gyre_plan_row {
     uint64_t scratch_bytes; /* of the fullest rank, all lanes */
     uint64_t near, far;     /* peers of the busiest rank that was looked at: in its node, beyond */
     uint64_t sent_bytes;    /* by rank 0 */
+    uint64_t rounds;        /* of rank 0, all slices together */
+    uint64_t simulated_ps;  /* what the engine took in virtual time; 0: not asked, or too much */
+    uint64_t alike_ps;      /* what the model says of the same: nothing costs a core time */
 };
 
 /* Where the time of a choice goes, in picoseconds; the parts add up to the whole. */
@@ -66,6 +84,14 @@ struct gyre_plan_answer {
 
 int gyre_plan_answer(const struct gyre_plan_asked *asked, struct gyre_plan_answer *answer,
                      struct gyre_trouble *trouble);
+
+/* Prices a choice that was made on links of other prices, of the cluster as it is asked about. */
+int gyre_plan_reprice(const struct gyre_question *question, const struct gyre_choice *choice,
+                      const struct gyre_link_kinds *link_kinds, uint64_t *ps);
+
+/* Runs each row's operation by the engine over the simulator, in virtual time. */
+int gyre_plan_simulate(const struct gyre_plan_asked *asked, struct gyre_plan_answer *answer,
+                       struct gyre_trouble *trouble);
 
 void gyre_plan_print(const struct gyre_plan_asked *asked, const struct gyre_plan_answer *answer);
 void gyre_plan_print_json(const struct gyre_plan_asked *asked,

@@ -34,6 +34,8 @@ int gyre_cli_plan(char **argv)
         status = gyre_plan_settle(&asked, &trouble);
     if (status == 0)
         status = gyre_plan_answer(&asked, &answer, &trouble);
+    if (status == 0 && asked.word[SIMULATE] != NULL)
+        status = gyre_plan_simulate(&asked, &answer, &trouble);
     if (status == 0)
         (asked.word[JSON] != NULL ? gyre_plan_print_json : gyre_plan_print)(&asked, &answer);
     gyre_plan_forget(&asked);

@@ -106,6 +106,29 @@ static void print_slow(const struct gyre_plan_asked *a, const struct gyre_plan_a
                time_text(after, best->slow_ps));
 }
 
+static double percent_off(const struct gyre_plan_row *row)
+{
+    return 100 * ((double)row->alike_ps - (double)row->simulated_ps) / (double)row->simulated_ps;
+}
+
+static void print_simulated(const struct gyre_plan_asked *a, const struct gyre_plan_answer *answer)
+{
+    char simulated[24], alike[24];
+    if (a->word[SIMULATE] == NULL)
+        return;
+    puts("\nthe engine itself in virtual time, where nothing costs a core time\n"
+         "  algorithm            simulated     planned");
+    for (uint32_t i = 0; i < answer->rows; i++) {
+        const struct gyre_plan_row *row = &answer->row[i];
+        if (row->simulated_ps == 0)
+            printf("  %-18s%12s\n", row->choice.algorithm->name, "too large");
+        else
+            printf("  %-18s%12s%12s%+7.1f %%\n", row->choice.algorithm->name,
+                   time_text(simulated, row->simulated_ps), time_text(alike, row->alike_ps),
+                   percent_off(row));
+    }
+}
+
 static void print_training_step(const struct gyre_plan_asked *a, const struct gyre_plan_step *s)
 {
     char each[24], all[24], hidden[24], exposed[24], step[24], compute[24], bytes[24];
@@ -128,6 +151,7 @@ void gyre_plan_print(const struct gyre_plan_asked *a, const struct gyre_plan_ans
         print_plan_row(a, answer, &answer->row[i]);
     print_parts(&answer->row[answer->best_if_slow], &answer->parts);
     print_slow(a, answer);
+    print_simulated(a, answer);
     print_training_step(a, &answer->step);
 }
 
@@ -141,6 +165,9 @@ static void print_row_object(const struct gyre_plan_asked *a, const struct gyre_
            row->choice.lanes, (double)row->choice.cost_ps / 1e6);
     if (a->slow_bits_per_second != 0)
         printf(",\"slow_us\":%.3f", (double)row->slow_ps / 1e6);
+    if (row->simulated_ps != 0)
+        printf(",\"simulated_us\":%.3f,\"alike_us\":%.3f,\"off_percent\":%.3f",
+               (double)row->simulated_ps / 1e6, (double)row->alike_ps / 1e6, percent_off(row));
     printf(",\"scratch_bytes\":%" PRIu64 ",\"sent_bytes\":%" PRIu64 ",\"links_near\":%" PRIu64
            ",\"links_far\":%" PRIu64 "}",
            row->scratch_bytes, row->sent_bytes, row->near, row->far);

@@ -16,6 +16,8 @@
 #define LATENCY_MOST_NS 1000000000
 #define SIZE_MOST       (UINT64_C(1) << 40)
 #define MODEL_MOST      100000
+#define SIMULATED_MOST  4096
+#define SIMULATED_BYTES (UINT64_C(1) << 30)
 
 const struct gyre_flag gyre_plan_flags[FLAGS] = {
     [NODES] = {"nodes", 0, "COUNT", "how many machines (2)"},
@@ -28,6 +30,7 @@ const struct gyre_flag gyre_plan_flags[FLAGS] = {
     [MODEL] = {"model", 'm', "LAYERSxWIDTH", "the gradients of such a perceptron: 8x1024"},
     [COMPUTE] = {"compute", 0, "TIME", "with --model: of a backward pass: 20ms (0)"},
     [BUCKET] = {"bucket", 0, "SIZE", "with --model: gradients that travel together (25M)"},
+    [SIMULATE] = {"simulate", 0, NULL, "up to 4096 ranks: the engine itself, in virtual time"},
     [JSON] = {"json", 0, NULL, "print JSON instead of a table"},
     [HELP] = {"help", 'h', NULL, "this page"},
 };
@@ -232,11 +235,39 @@ static int settle_prices(struct gyre_plan_asked *a, struct gyre_trouble *trouble
     return status;
 }
 
+/* All ranks are simulated here, their data too, and each is a machine of its own. */
+static int settle_simulation(struct gyre_plan_asked *a, struct gyre_trouble *trouble)
+{
+    const struct gyre_slice *whole = &a->question.whole;
+    const uint64_t blocks = gyre_verb_has_blocks(whole->verb) ? whole->n : 1;
+    if (a->word[SIMULATE] == NULL)
+        return 0;
+    if (a->layers != 0)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "--simulate runs an operation, not --model: give the --size of a "
+                                "bucket");
+    if (a->ranks != 1)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "--simulate with --ranks %u: the simulator knows no machine that "
+                                "ranks share; leave --ranks out",
+                                a->ranks);
+    if (whole->n > SIMULATED_MOST || a->bytes > SIMULATED_BYTES / whole->n / blocks)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "--simulate with %u ranks of %" PRIu64 " bytes: at most %d ranks, "
+                                "and 1G of data of all together",
+                                whole->n, a->bytes * blocks, SIMULATED_MOST);
+    if (whole->element > 8 || (whole->element & (whole->element - 1)) != 0)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "--simulate with --type-bytes %u: expected 1, 2, 4 or 8",
+                                whole->element);
+    return 0;
+}
+
 int gyre_plan_settle(struct gyre_plan_asked *a, struct gyre_trouble *trouble)
 {
     static int (*const steps[])(struct gyre_plan_asked *, struct gyre_trouble *) = {
-        settle_cluster, settle_link,  settle_slow,  settle_operation,
-        settle_data,    settle_model, settle_prices};
+        settle_cluster, settle_link,  settle_slow,   settle_operation,
+        settle_data,    settle_model, settle_prices, settle_simulation};
     int status = 0;
     for (size_t i = 0; status == 0 && i < sizeof steps / sizeof *steps; i++)
         status = steps[i](a, trouble);

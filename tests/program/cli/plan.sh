@@ -57,6 +57,36 @@ for verb in broadcast reduce all_gather reduce_scatter all_to_all gather scatter
     expect 0 "$verb of" --nodes 4 --ranks 2 --op $verb --size 64K
 done
 
+# The engine itself, in virtual time, takes what was planned: to two percent, where a rank talks
+# with one peer at a time, or with children of a tree.
+simulated() { # the algorithms, then the flags
+    names=$1
+    shift
+    expect 0 simulated_us --link 10G:5us --simulate --json "$@"
+    for name in $names; do
+        off=$(sed -n "s/.*\"algorithm\":\"$name\".*\"off_percent\":\([-0-9.]*\),.*/\1/p" said)
+        awk -v off="${off:-absent}" 'BEGIN { exit !(off + 0 == off && off < 2 && off > -2) }' ||
+            offend "$name of $*: simulated, it is off by ${off:-nothing that is told} %"
+    done
+}
+for size in 1K 32K; do
+    simulated 'doubling halving_doubling ring tree' --nodes 16 --size $size
+    simulated 'ring bruck halving_doubling' --nodes 16 --size $size --op all_gather
+    simulated 'ring halving_doubling' --nodes 16 --size $size --op reduce_scatter
+    simulated 'tree ring' --nodes 16 --size $size --op broadcast
+    simulated 'tree ring' --nodes 16 --size $size --op reduce
+done
+simulated 'tree' --nodes 64 --size 1K --op gather
+simulated 'bruck' --nodes 64 --size 256 --op all_to_all
+simulated 'doubling halving_doubling' --nodes 1024 --size 1K
+expect 0 'tree .*ms' --nodes 8 --size 1M --slow 3:5G --simulate
+expect 0 'too large' --nodes 2048 --size 64 --simulate
+expect 2 'leave --ranks out' --ranks 2 --simulate
+expect 2 'at most 4096 ranks' --nodes 5000 --size 1K --simulate
+expect 2 '1G of data' --nodes 16 --size 1G --simulate
+expect 2 'the --size of a bucket' --model 8x8 --simulate
+expect 2 'expected 1, 2, 4 or 8' --type-bytes 3 --simulate
+
 expect 2 '100G:5us' --link 100
 expect 2 '100G:5us' --link 100X:5us
 expect 2 '100G:5us' --link 100G:5parsecs

@@ -15,6 +15,7 @@
 struct gyre_sim_chunk {
     uint64_t due;
     uint32_t length;
+    bool comes_in; /* it has taken its reader's shared way in */
 };
 
 /* One direction: a ring of bytes, of which the first `arrived` can be read. */
@@ -64,6 +65,8 @@ struct gyre_sim_event {
 
 struct gyre_sim_rank {
     uint64_t wake_at;                  /* of its next WAKE event, UINT64_MAX: none */
+    uint64_t bytes_per_second;         /* of its shared ways; 0: no limit */
+    uint64_t out_until, in_until;      /* when they are free */
     TAILQ_HEAD(, gyre_sim_end) marked; /* ends that the rank shall look at */
     bool dead, paused, missed;
 };

@@ -139,14 +139,51 @@ static bool add_chunk(struct gyre_sim_way *way, uint64_t due, uint32_t length)
 
 /* -- on the way -------------------------------------------------------------------------------- */
 
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* How long bytes take at a speed; 0: no limit. */
+static uint64_t transfer_ns(uint32_t length, uint64_t bytes_per_second)
+{
+    return bytes_per_second
+               ? (length * UINT64_C(1000000000) + bytes_per_second - 1) / bytes_per_second
+               : 0;
+}
+
+/* When the last byte has left by a shared way out, and would be there if the way in is free. */
+static uint64_t shared_due(const struct gyre_sim_way *way, uint32_t length)
+{
+    struct gyre_sim_world *world = way->writer->world;
+    struct gyre_sim_rank *from = &world->rank[way->writer->rank];
+    from->out_until =
+        later(from->out_until, world->now) + transfer_ns(length, from->bytes_per_second);
+    return from->out_until + way->link.latency_ns;
+}
+
+/* Takes the reader's shared way in, in the order in which bytes reach it: later, if it is busy. */
+static void come_in(const struct gyre_sim_way *way, struct gyre_sim_chunk *chunk)
+{
+    struct gyre_sim_rank *to = &way->writer->world->rank[way->reader->rank];
+    chunk->due = later(chunk->due, to->in_until + transfer_ns(chunk->length, to->bytes_per_second));
+    chunk->comes_in = true;
+    to->in_until = chunk->due;
+}
+
+static uint64_t own_due(struct gyre_sim_way *way, uint32_t length)
+{
+    const struct gyre_sim_link *link = &way->link;
+    way->busy_until = later(way->busy_until, way->writer->world->now) +
+                      transfer_ns(length, link->bytes_per_second);
+    return way->busy_until + link->latency_ns;
+}
+
 static uint64_t due_time(struct gyre_sim_way *way, uint32_t length)
 {
     struct gyre_sim_world *world = way->writer->world;
     const struct gyre_sim_link *link = &way->link;
-    uint64_t start = way->busy_until > world->now ? way->busy_until : world->now;
-    uint64_t rate = link->bytes_per_second;
-    way->busy_until = start + (rate ? (length * UINT64_C(1000000000) + rate - 1) / rate : 0);
-    uint64_t due = way->busy_until + link->latency_ns;
+    uint64_t due = world->options.shared_ways ? shared_due(way, length) : own_due(way, length);
     if (link->jitter_ns) {
         due += gyre_rng_below(&world->rng, link->jitter_ns + 1);
     }
@@ -189,7 +226,12 @@ void gyre_sim_way_arrive(struct gyre_sim_way *way)
     uint64_t now = way->writer->world->now;
     way->scheduled = false;
     while (!way->blocked && way->chunks > 0 && way->chunk[way->first_chunk].due <= now) {
-        uint32_t length = way->chunk[way->first_chunk].length;
+        struct gyre_sim_chunk *chunk = &way->chunk[way->first_chunk];
+        uint32_t length = chunk->length;
+        if (way->writer->world->options.shared_ways && !chunk->comes_in) {
+            come_in(way, chunk);
+            continue;
+        }
         way->first_chunk = (way->first_chunk + 1) % way->chunk_capacity;
         way->chunks--;
         way->over = length == 0;

@@ -112,6 +112,7 @@ static int open_pipe(struct sim_wire *wire, const struct gyre_channel *channel,
     const struct gyre_stream_options options = {.epoch = wire->epoch,
                                                 .posts = gyre_sim_world_posts(wire->world),
                                                 .checksum = true,
+                                                .eager = gyre_sim_world_eager(wire->world),
                                                 .security = channel->security,
                                                 .keys = channel->keys};
     uint32_t peer = channel->peer;

@@ -41,6 +41,7 @@ int gyre_sim_world_create(const struct gyre_sim_options *options, struct gyre_si
     }
     for (uint32_t i = 0; i < options->n; i++) {
         fresh->rank[i].wake_at = UINT64_MAX;
+        fresh->rank[i].bytes_per_second = options->link.bytes_per_second;
         TAILQ_INIT(&fresh->rank[i].marked);
     }
     gyre_rng_seed(&fresh->rng, options->seed);
@@ -221,6 +222,16 @@ uint64_t gyre_sim_world_bytes(const struct gyre_sim_world *world)
 uint32_t gyre_sim_world_posts(const struct gyre_sim_world *world)
 {
     return world->options.posts;
+}
+
+void gyre_sim_world_set_ways(struct gyre_sim_world *world, uint32_t rank, uint64_t bytes_per_second)
+{
+    world->rank[rank].bytes_per_second = bytes_per_second;
+}
+
+uint32_t gyre_sim_world_eager(const struct gyre_sim_world *world)
+{
+    return world->options.eager_bytes;
 }
 
 uint32_t gyre_sim_world_size(const struct gyre_sim_world *world)

@@ -44,6 +44,10 @@ struct gyre_sim_options {
     struct gyre_sim_link link; /* of every direction, unless set otherwise */
     uint32_t posts;            /* sends, and as many receives, on a pipe; 0: 64 */
     uint32_t window_bytes;     /* written and not yet read, per direction; 0: 256 KiB */
+    uint32_t eager_bytes;      /* a longer message waits for a grant; 0: GYRE_EAGER_MAX */
+    /* All that a rank sends shares one way out, and all that it gets one way in, of the speed of
+     * `link` unless set otherwise; the speeds of links say nothing. */
+    bool shared_ways;
 };
 
 /* Makes a world. 0, GYRE_INVALID (n = 0) or -ENOMEM. destroy() comes after the wires were closed;
@@ -76,6 +80,10 @@ uint64_t gyre_sim_world_bytes(const struct gyre_sim_world *world); /* delivered 
 
 void gyre_sim_world_set_link(struct gyre_sim_world *world, uint32_t from, uint32_t to,
                              const struct gyre_sim_link *link);
+
+/* The speed of a rank's ways, where they are shared. */
+void gyre_sim_world_set_ways(struct gyre_sim_world *world, uint32_t rank,
+                             uint64_t bytes_per_second);
 
 /* Kills the rank, as SIGKILL does: bytes written still arrive, then the connections end. step()
  * does not return the rank again. */
@@ -129,6 +137,7 @@ bool gyre_sim_world_has_marked(const struct gyre_sim_world *world, uint32_t rank
 void *gyre_sim_world_take_marked(struct gyre_sim_world *world, uint32_t rank);
 
 uint32_t gyre_sim_world_posts(const struct gyre_sim_world *world);
+uint32_t gyre_sim_world_eager(const struct gyre_sim_world *world);
 uint32_t gyre_sim_world_size(const struct gyre_sim_world *world);
 
 #endif
