@@ -405,11 +405,7 @@ class Timeline {
   }
 
   theme() {
-    const root = document.documentElement;
-    const next = { '': 'dark', dark: 'light', light: '' }[root.dataset.theme || ''];
-    if (next) root.dataset.theme = next; else delete root.dataset.theme;
-    $('theme').setAttribute('aria-label', `Colours: ${next || 'as the system has them'}`);
-    $('theme').textContent = { '': '◐', dark: '●', light: '○' }[next];
+    turnTheme($('theme'));
     this.draw();
   }
 }

@@ -207,7 +207,7 @@ class Page {
     $('last').addEventListener('click', stop(() => this.jump(this.rounds)));
     $('play').addEventListener('click', () => this.play(!this.playing));
     $('round').addEventListener('input', stop(() => this.jump(Number($('round').value))));
-    $('theme').addEventListener('click', () => this.theme());
+    $('theme').addEventListener('click', (event) => turnTheme(event.currentTarget));
     document.addEventListener('keydown', (event) => this.press(event));
   }
 
@@ -234,14 +234,6 @@ class Page {
   pace(by) {
     const select = $('speed');
     select.selectedIndex = Math.max(0, Math.min(select.length - 1, select.selectedIndex + by));
-  }
-
-  theme() {
-    const root = document.documentElement;
-    const next = { '': 'dark', dark: 'light', light: '' }[root.dataset.theme || ''];
-    if (next) root.dataset.theme = next; else delete root.dataset.theme;
-    $('theme').setAttribute('aria-label', `Colours: ${next || 'as the system has them'}`);
-    $('theme').textContent = { '': '◐', dark: '●', light: '○' }[next];
   }
 }
 

@@ -28,6 +28,15 @@ function make(parent, name, attributes, text) {
   return element;
 }
 
+/* The next theme: dark, light, as the system has it. The button tells which it is. */
+function turnTheme(button) {
+  const root = document.documentElement;
+  const next = { '': 'dark', dark: 'light', light: '' }[root.dataset.theme || ''];
+  if (next) root.dataset.theme = next; else delete root.dataset.theme;
+  button.setAttribute('aria-label', `Colours: ${next || 'as the system has them'}`);
+  button.textContent = { '': '◐', dark: '●', light: '○' }[next];
+}
+
 /* Something new fades in. */
 const still = matchMedia('(prefers-reduced-motion: reduce)');
 
