@@ -2,6 +2,8 @@
  * kernel lets nobody else look there. Tested by tests/program/cli/why.c. */
 #include "cli/why/sources.h"
 
+#include "cli/record_files.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,44 +28,23 @@ static int keep_trail(struct gyre_trails *trails, const struct gyre_trail *trail
 
 /* -- a folder ---------------------------------------------------------------------------------- */
 
-static bool is_dump(const char *name)
-{
-    size_t length = strlen(name);
-    return length > 8 && !strcmp(name + length - 8, ".gyrerec");
-}
-
-static int take_dump(struct gyre_trails *trails, int folder, const char *name,
-                     struct gyre_trouble *trouble)
-{
-    struct gyre_trail trail = {0};
-    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    const char *fault = fd < 0 ? strerror(errno) : gyre_trail_open(fd, &trail);
-    if (fd >= 0)
-        close(fd);
-    if (!fault)
-        return keep_trail(trails, &trail, trouble);
-    if (!trails->torn++)
-        snprintf(trails->text, sizeof trails->text, "%.160s %s", name, fault);
-    return 0;
-}
-
 int gyre_sources_folder(struct gyre_trails *trails, const char *path, struct gyre_trouble *trouble)
 {
-    DIR *folder = opendir(path);
-    const struct dirent *entry;
-    int status = 0;
-    if (!folder)
-        return gyre_trouble_set(trouble, GYRE_INVALID, "%s: %s", path, strerror(errno));
-    while (!status && (entry = readdir(folder)))
-        if (is_dump(entry->d_name))
-            status = take_dump(trails, dirfd(folder), entry->d_name, trouble);
-    closedir(folder);
-    if (!status && !trails->count)
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "%s has no dump that can be read%s%s; a job writes its dumps there "
-                                "if GYRE_DUMP names it",
-                                path, trails->text[0] ? ": " : "", trails->text);
-    return status;
+    struct gyre_record_files files = {
+        .path = path, .ending = ".gyrerec", .word = "dump", .variable = "GYRE_DUMP"};
+    int fd, status = gyre_record_files_open(&files, trouble);
+    if (status)
+        return status;
+    while (!status && (fd = gyre_record_files_next(&files)) >= 0) {
+        struct gyre_trail trail = {0};
+        const char *fault = gyre_trail_open(fd, &trail);
+        gyre_record_files_end(&files, fault);
+        status = fault ? 0 : keep_trail(trails, &trail, trouble);
+    }
+    trails->torn = files.refused;
+    memcpy(trails->text, files.text, sizeof trails->text);
+    int found = gyre_record_files_close(&files, status ? NULL : trouble);
+    return status ? status : found;
 }
 
 /* -- processes --------------------------------------------------------------------------------- */

@@ -5,11 +5,10 @@
  * Tested by tests/unit/cli/trace/trace_test.c. */
 #include "cli/trace/reading/read.h"
 
+#include "cli/record_files.h"
 #include "transport/recorder/head.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,12 +116,6 @@ static const char *read_trace(int fd, struct gyre_timeline_rank *rank)
 
 /* -- a folder ---------------------------------------------------------------------------------- */
 
-static bool is_trace(const char *name)
-{
-    size_t length = strlen(name);
-    return length > 10 && !strcmp(name + length - 10, ".gyretrace");
-}
-
 static int keep_rank(struct gyre_timeline *timeline, const struct gyre_timeline_rank *rank,
                      struct gyre_trouble *trouble)
 {
@@ -138,19 +131,20 @@ static int keep_rank(struct gyre_timeline *timeline, const struct gyre_timeline_
     return 0;
 }
 
-static int take_trace(struct gyre_timeline *timeline, int folder, const char *name,
-                      struct gyre_trouble *trouble)
+static int read_traces(struct gyre_timeline *timeline, struct gyre_record_files *files,
+                       struct gyre_trouble *trouble)
 {
-    struct gyre_timeline_rank rank = {0};
-    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    const char *fault = fd < 0 ? strerror(errno) : read_trace(fd, &rank);
-    if (fd >= 0)
-        close(fd);
-    int status = fault ? 0 : keep_rank(timeline, &rank, trouble);
-    if (fault || status)
-        free(rank.bar);
-    if (fault && !timeline->refused++)
-        snprintf(timeline->text, sizeof timeline->text, "%.160s %s", name, fault);
+    int fd, status = 0;
+    while (!status && (fd = gyre_record_files_next(files)) >= 0) {
+        struct gyre_timeline_rank rank = {0};
+        const char *fault = read_trace(fd, &rank);
+        gyre_record_files_end(files, fault);
+        status = fault ? 0 : keep_rank(timeline, &rank, trouble);
+        if (fault || status)
+            free(rank.bar);
+    }
+    timeline->refused = files->refused;
+    memcpy(timeline->text, files->text, sizeof timeline->text);
     return status;
 }
 
@@ -200,21 +194,15 @@ static void drop_second_files(struct gyre_timeline *timeline)
 int gyre_timeline_read(struct gyre_timeline *timeline, const char *path,
                        struct gyre_trouble *trouble)
 {
-    DIR *folder = opendir(path);
-    const struct dirent *entry;
-    int status = 0;
+    struct gyre_record_files files = {
+        .path = path, .ending = ".gyretrace", .word = "trace", .variable = "GYRE_TRACE"};
     *timeline = (struct gyre_timeline){0};
-    if (!folder)
-        return gyre_trouble_set(trouble, GYRE_INVALID, "%s: %s", path, strerror(errno));
-    while (!status && (entry = readdir(folder)))
-        if (is_trace(entry->d_name))
-            status = take_trace(timeline, dirfd(folder), entry->d_name, trouble);
-    closedir(folder);
-    if (!status && !timeline->count)
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "%s has no trace that can be read%s%s; a job writes its traces "
-                                "there if GYRE_TRACE names it",
-                                path, timeline->text[0] ? ": " : "", timeline->text);
+    int status = gyre_record_files_open(&files, trouble);
+    if (status)
+        return status;
+    status = read_traces(timeline, &files, trouble);
+    int found = gyre_record_files_close(&files, status ? NULL : trouble);
+    status = status ? status : found;
     if (status)
         return status;
     drop_other_jobs(timeline);
