@@ -1,6 +1,7 @@
 /* Saving a network and going on from the file, on any number of ranks.
  *
- *     gyre run -n 2 build/examples/save_and_load net.safetensors
+ *     gyre run -n 4 build/examples/save_and_load net.safetensors
+ *     gyre run -n 4 --devices 0,1,2,3 build/examples/save_and_load net.safetensors      on GPUs
  *     gyre inspect net.safetensors
  *     python3 -c 'import safetensors.torch as s; print(s.load_file("net.safetensors"))'
  *
@@ -8,9 +9,9 @@
  * rank 0's values to all. The file is put in its place whole, so a crash leaves the old one. What a
  * long training needs beside the values (the optimiser's state, the place in the epoch, several
  * generations) is what checkpoints are for: resume.c. */
-#include <gyre/model.h>
+#include "ranks.h"
 
-#include <stdio.h>
+#include <gyre/model.h>
 
 #define ROWS 64
 
@@ -22,6 +23,11 @@ static void make_row(int i, float *x, int64_t *label)
     x[0] = (float)(i % 8) / 4 - 1;
     x[1] = (float)(i / 8) / 4 - 1;
     *label = x[1] > x[0] * x[0] - 0.5f;
+}
+
+static int rows_of(const struct gyre_comm *comm)
+{
+    return (ROWS - gyre_rank(comm) + gyre_size(comm) - 1) / gyre_size(comm);
 }
 
 static int train(struct gyre_comm *comm, struct gyre_network *net, struct gyre_ddp *ddp, int steps)
@@ -59,6 +65,7 @@ static int run(struct gyre_comm *comm, const char *load, const char *save,
     options.batch = ROWS;
     options.method = GYRE_NETWORK_ADAM;
     options.file = gyre_rank(comm) == 0 ? load : NULL;
+    options.device = gyre_device(comm);       /* -1: the CPU */
     options.seed = (uint64_t)gyre_rank(comm); /* unequal, to show that rank 0's values reach all */
 
     int failed = gyre_network_perceptron(&net, widths, 3, &options) ||
@@ -80,9 +87,14 @@ int main(int argc, char **argv)
     if (failed) {
         fprintf(stderr, "save_and_load: %s\n", gyre_error(NULL));
         gyre_abort(comm, "training failed"); /* ends it on all ranks */
-    } else if (gyre_rank(comm) == 0)
-        printf("loss at the start %.6f, saved %.6f, loaded %.6f, at the end %.6f\n",
-               start.loss / ROWS, saved.loss / ROWS, loaded.loss / ROWS, end.loss / ROWS);
+    } else if (gyre_rank(comm) == 0) {
+        printf("                 loss  right of %d\n", ROWS);
+        printf("at the start  %.6f  %5d\n", start.loss / ROWS, (int)start.right);
+        printf("saved         %.6f  %5d\n", saved.loss / ROWS, (int)saved.right);
+        printf("loaded        %.6f  %5d\n", loaded.loss / ROWS, (int)loaded.right);
+        printf("at the end    %.6f  %5d\n", end.loss / ROWS, (int)end.right);
+    }
+    failed = failed || print_ranks(comm, "rows of a step", (uint64_t)rows_of(comm));
     failed = failed || saved.loss != loaded.loss || !(end.loss < start.loss);
     return gyre_finalize(comm) || failed;
 }

@@ -2,15 +2,15 @@
  *
  *     gyre run --simulate-nodes 4+2 build/examples/uneven     two nodes played on this machine
  *     gyre run --hosts a:4,b:2 build/examples/uneven          two real ones
+ *     gyre run --hosts a:4,b:2 --devices 0,1,2,3 build/examples/uneven      and their GPUs
  *
- * Rank, local rank and node come from whatever started the program. Here the ranks of the last node
- * are taken to be half as fast, so they get half as many of each step's 192 rows. The mean is over
- * rows and not over ranks: shares change who works, and never what is learnt. */
+ * Rank, local rank, node and device come from whatever started the program. Here the ranks of the
+ * last node are taken to be half as fast, so they get half as many of each step's 192 rows. The
+ * mean is over rows and not over ranks: shares change who works, and never what is learnt. */
+#include "ranks.h"
+
 #include <gyre/model.h>
 #include <gyre/sampler.h>
-
-#include <stdio.h>
-#include <stdlib.h>
 
 #define ROWS   1000
 #define STEP   192 /* rows of all ranks together */
@@ -85,9 +85,7 @@ static int train(struct gyre_comm *comm, struct gyre_network *net, struct gyre_d
         if (gyre_rank(comm) == 0)
             printf("epoch %2d  %d rows  loss %.9f\n", (int)epoch + 1, (int)*seen, *loss);
     }
-    printf("rank %d, local rank %d of %d on node %d: %d rows of an epoch\n", gyre_rank(comm),
-           gyre_local_rank(comm), gyre_local_size(comm), gyre_node(comm), (int)here);
-    return 0;
+    return print_ranks(comm, "rows of an epoch", here);
 }
 
 int main(void)
@@ -101,10 +99,11 @@ int main(void)
     double loss = 0;
     options.batch = STEP;
 
-    int failed = gyre_init(&comm, NULL) || make_sampler(comm, &sampler) ||
-                 gyre_network_perceptron(&net, (const uint64_t[]){2, 1}, 2, &options) ||
-                 gyre_network_join(net, comm, NULL, &ddp) ||
-                 train(comm, net, ddp, sampler, &seen, &loss);
+    int failed = gyre_init(&comm, NULL) || make_sampler(comm, &sampler);
+    options.device = failed ? -1 : gyre_device(comm); /* -1: the CPU */
+    failed = failed || gyre_network_perceptron(&net, (const uint64_t[]){2, 1}, 2, &options) ||
+             gyre_network_join(net, comm, NULL, &ddp) ||
+             train(comm, net, ddp, sampler, &seen, &loss);
     if (failed) {
         fprintf(stderr, "uneven: %s\n", gyre_error(NULL));
         gyre_abort(comm, "training failed"); /* ends it on all ranks */

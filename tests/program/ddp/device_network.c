@@ -176,9 +176,12 @@ static int as_the_cpu(struct gyre_comm *comm, struct rig *rig)
     for (size_t i = 0; !bad && i < sizeof trials / sizeof *trials; i++)
         bad = run_trial(comm, &b, &trials[i]);
     gyre_free(comm, memory);
+    bad = bad || (fakecuda_stands_in() &&
+                  rig_check(fakecuda_alive().contexts == 1, comm, "no stray on another device"));
     return gyre_finalize(comm) || bad;
 }
 
+/* One rank on the second device; then one on each, in turns. */
 static void test_as_the_cpu(void **state)
 {
     for (int n = 1; n <= 2; n++) {
@@ -227,14 +230,13 @@ static void test_refused(void **state)
     if (!fakecuda_stands_in())
         skip();
     run_refused(-1, "the value of '0.weight' is CUDA memory, and the communicator has no device");
-    setenv("FAKECUDA_DEVICES", "2", 1);
     run_refused(1, "the value of '0.weight' is not the communicator's CUDA device 1's");
-    unsetenv("FAKECUDA_DEVICES");
 }
 
 int main(void)
 {
-    setenv("GYRE_DEVICES", "0,0", 0);
+    setenv("FAKECUDA_DEVICES", "2", 1);
+    setenv("GYRE_DEVICES", "1,0", 0);
     setenv("GYRE_BLAS", "own", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_the_cpu),
