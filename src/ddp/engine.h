@@ -24,8 +24,8 @@ bool gyre_ddp_on_device(const struct gyre_ddp *ddp);
 
 /* From that memory to the host's, and back, behind the work on the engine's stream. They wait.
  * Their failures are told by gyre_error(NULL). */
-int gyre_ddp_bring_home(const struct gyre_ddp *ddp, void *host, const void *from, uint64_t bytes);
-int gyre_ddp_bring_there(const struct gyre_ddp *ddp, void *to, const void *host, uint64_t bytes);
+int gyre_ddp_bring_home(struct gyre_ddp *ddp, void *host, const void *from, uint64_t bytes);
+int gyre_ddp_bring_there(struct gyre_ddp *ddp, void *to, const void *host, uint64_t bytes);
 
 bool gyre_ddp_in_step(const struct gyre_ddp *ddp); /* between begin and wait */
 

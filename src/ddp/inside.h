@@ -66,6 +66,7 @@ struct gyre_ddp_place {
     struct gyre_ddp_block *block;   /* on the device */
     double *partials;               /* on the device: workspace for the largest bucket */
     uint8_t *notes;                 /* on the host: as they travel */
+    bool passing, reducing, looked; /* since the host has waited: passes, reductions, looks */
 };
 
 struct gyre_ddp {
@@ -168,7 +169,7 @@ void gyre_ddp_write_note(const struct gyre_ddp *ddp, void *to, enum gyre_type ty
 void gyre_ddp_read_notes(struct gyre_ddp *ddp, const void *from, enum gyre_type type);
 
 /* The same for memory of this engine's place: through the host. */
-int gyre_ddp_put_note(const struct gyre_ddp *ddp, void *to, enum gyre_type type);
+int gyre_ddp_put_note(struct gyre_ddp *ddp, void *to, enum gyre_type type);
 int gyre_ddp_get_notes(struct gyre_ddp *ddp, const void *from, enum gyre_type type);
 
 /* Gives all notes to every rank, by an operation of its own. Collective. */
@@ -223,11 +224,11 @@ int gyre_ddp_spread_blocks(struct gyre_ddp *ddp, uint8_t *memory);
 /* -- numbers.c --------------------------------------------------------------------------------- */
 
 /* On a device a look and a sum are told by gyre_ddp_take_block() only. */
-void gyre_ddp_look(const struct gyre_ddp *ddp, const void *data, uint64_t elements,
-                   enum gyre_type type, int32_t which, int32_t *bad);
-void gyre_ddp_scale(const struct gyre_ddp *ddp, void *data, uint64_t elements, enum gyre_type type,
+void gyre_ddp_look(struct gyre_ddp *ddp, const void *data, uint64_t elements, enum gyre_type type,
+                   int32_t which, int32_t *bad);
+void gyre_ddp_scale(struct gyre_ddp *ddp, void *data, uint64_t elements, enum gyre_type type,
                     double factor);
-void gyre_ddp_add_squares(const struct gyre_ddp *ddp, const void *data, uint64_t elements,
+void gyre_ddp_add_squares(struct gyre_ddp *ddp, const void *data, uint64_t elements,
                           enum gyre_type type, double *sum);
 
 /* -- place.c ----------------------------------------------------------------------------------- */
@@ -243,22 +244,22 @@ int gyre_ddp_told(int status, const struct gyre_trouble *told);
 /* Memory of the place, as gyre_alloc(); freed by gyre_ddp_free(). Copies and zeros, of whole words,
  * are passes. */
 int gyre_ddp_alloc(const struct gyre_ddp *ddp, uint64_t bytes, void **memory);
-void gyre_ddp_copy(const struct gyre_ddp *ddp, void *to, const void *from, uint64_t bytes);
-void gyre_ddp_zero(const struct gyre_ddp *ddp, void *to, uint64_t bytes);
+void gyre_ddp_copy(struct gyre_ddp *ddp, void *to, const void *from, uint64_t bytes);
+void gyre_ddp_zero(struct gyre_ddp *ddp, void *to, uint64_t bytes);
 
 /* Passes from now on begin when the caller's stream has come so far; reductions, when the passes
  * have. */
-int gyre_ddp_meet_stream(const struct gyre_ddp *ddp);
-int gyre_ddp_meet_passes(const struct gyre_ddp *ddp);
+int gyre_ddp_meet_stream(struct gyre_ddp *ddp);
+int gyre_ddp_meet_passes(struct gyre_ddp *ddp);
 
 /* The host waits: for the caller's stream and all passes, for all passes, for all reductions. */
-int gyre_ddp_await_stream(const struct gyre_ddp *ddp);
-int gyre_ddp_await_passes(const struct gyre_ddp *ddp);
+int gyre_ddp_await_stream(struct gyre_ddp *ddp);
+int gyre_ddp_await_passes(struct gyre_ddp *ddp);
 int gyre_ddp_await_road(struct gyre_ddp *ddp);
 
 /* Begins the block of a step; waits for what was found. *bad stays what it is already; both may be
  * NULL, and stay what they are on the host. */
 int gyre_ddp_clear_block(struct gyre_ddp *ddp);
-int gyre_ddp_take_block(const struct gyre_ddp *ddp, int32_t *bad, double *squares);
+int gyre_ddp_take_block(struct gyre_ddp *ddp, int32_t *bad, double *squares);
 
 #endif

@@ -78,7 +78,7 @@ static int reduce_bucket(struct gyre_ddp *ddp, const struct load *p, struct gyre
 }
 
 /* The same on a device: behind the passes, while the host goes on. */
-static int reduce_on_road(const struct gyre_ddp *ddp, const struct load *p)
+static int reduce_on_road(struct gyre_ddp *ddp, const struct load *p)
 {
     void *stream = ddp->place.road_stream;
     const uint64_t block = p->elements / (uint64_t)ddp->n;
@@ -153,11 +153,11 @@ static int reduce_last(struct gyre_ddp *ddp)
     if (!ddp->cut.buckets)
         return gyre_ddp_gather_notes(ddp);
     struct load last = pack_bucket(ddp, ddp->cut.buckets - 1);
+    if (notes_ride(ddp, &last)) /* which waits for the passes, too */
+        return reduce_with_notes(ddp, &last);
     int status = gyre_ddp_await_passes(ddp);
     if (status)
         return status;
-    if (notes_ride(ddp, &last))
-        return reduce_with_notes(ddp, &last);
     return gyre_ddp_norm_is_gathered(ddp) ? reduce_bucket(ddp, &last, NULL)
                                           : reduce_beside_notes(ddp, &last);
 }

@@ -93,7 +93,7 @@ void gyre_ddp_read_notes(struct gyre_ddp *ddp, const void *from, enum gyre_type 
     }
 }
 
-int gyre_ddp_put_note(const struct gyre_ddp *ddp, void *to, enum gyre_type type)
+int gyre_ddp_put_note(struct gyre_ddp *ddp, void *to, enum gyre_type type)
 {
     void *host = ddp->place.on ? ddp->place.notes : to;
     gyre_ddp_write_note(ddp, host, type);

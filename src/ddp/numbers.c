@@ -24,10 +24,11 @@
 FINITE(finite_f32, float, 32)
 FINITE(finite_f64, double, 16)
 
-void gyre_ddp_look(const struct gyre_ddp *ddp, const void *data, uint64_t elements,
-                   enum gyre_type type, int32_t which, int32_t *bad)
+void gyre_ddp_look(struct gyre_ddp *ddp, const void *data, uint64_t elements, enum gyre_type type,
+                   int32_t which, int32_t *bad)
 {
     struct gyre_processor *on = ddp->place.on;
+    ddp->place.passing = ddp->place.looked = true;
     if (on)
         on->table->look(on, data, elements, which, &ddp->place.block->bad);
     else if (*bad == GYRE_BAD_NONE &&
@@ -35,12 +36,13 @@ void gyre_ddp_look(const struct gyre_ddp *ddp, const void *data, uint64_t elemen
         *bad = which;
 }
 
-void gyre_ddp_scale(const struct gyre_ddp *ddp, void *data, uint64_t elements, enum gyre_type type,
+void gyre_ddp_scale(struct gyre_ddp *ddp, void *data, uint64_t elements, enum gyre_type type,
                     double factor)
 {
     struct gyre_processor *on = ddp->place.on;
     float narrow = (float)factor, *f32 = data;
     double *f64 = data;
+    ddp->place.passing = true;
     if (on) {
         on->table->scale(on, data, elements, narrow);
         return;
@@ -86,12 +88,13 @@ static double squares_of_group(const uint8_t *data, uint64_t elements, enum gyre
     return sum;
 }
 
-void gyre_ddp_add_squares(const struct gyre_ddp *ddp, const void *data, uint64_t elements,
+void gyre_ddp_add_squares(struct gyre_ddp *ddp, const void *data, uint64_t elements,
                           enum gyre_type type, double *sum)
 {
     const uint64_t most = (uint64_t)GYRE_SQUARES_CHUNK * GYRE_SQUARES_GROUP;
     struct gyre_processor *on = ddp->place.on;
     double all = 0;
+    ddp->place.passing = true;
     if (on) {
         on->table->add_squares(on, data, elements, ddp->place.partials, &ddp->place.block->squares);
         return;

@@ -122,25 +122,27 @@ int gyre_ddp_alloc(const struct gyre_ddp *ddp, uint64_t bytes, void **memory)
                          : gyre_alloc(ddp->comm, bytes, memory);
 }
 
-void gyre_ddp_copy(const struct gyre_ddp *ddp, void *to, const void *from, uint64_t bytes)
+void gyre_ddp_copy(struct gyre_ddp *ddp, void *to, const void *from, uint64_t bytes)
 {
     struct gyre_processor *on = ddp->place.on;
+    ddp->place.passing = true;
     if (on)
         on->table->copy(on, to, from, bytes);
     else
         memcpy(to, from, bytes);
 }
 
-void gyre_ddp_zero(const struct gyre_ddp *ddp, void *to, uint64_t bytes)
+void gyre_ddp_zero(struct gyre_ddp *ddp, void *to, uint64_t bytes)
 {
     struct gyre_processor *on = ddp->place.on;
+    ddp->place.passing = true;
     if (on)
         on->table->zero(on, to, bytes);
     else
         memset(to, 0, bytes);
 }
 
-int gyre_ddp_bring_home(const struct gyre_ddp *ddp, void *host, const void *from, uint64_t bytes)
+int gyre_ddp_bring_home(struct gyre_ddp *ddp, void *host, const void *from, uint64_t bytes)
 {
     struct gyre_processor *on = ddp->place.on;
     struct gyre_trouble told = {0};
@@ -152,7 +154,7 @@ int gyre_ddp_bring_home(const struct gyre_ddp *ddp, void *host, const void *from
     return gyre_ddp_told(status, &told);
 }
 
-int gyre_ddp_bring_there(const struct gyre_ddp *ddp, void *to, const void *host, uint64_t bytes)
+int gyre_ddp_bring_there(struct gyre_ddp *ddp, void *to, const void *host, uint64_t bytes)
 {
     struct gyre_processor *on = ddp->place.on;
     struct gyre_trouble told = {0};
@@ -161,36 +163,39 @@ int gyre_ddp_bring_there(const struct gyre_ddp *ddp, void *to, const void *host,
     int status = gyre_ddp_meet_stream(ddp);
     if (on && !status)
         status = on->table->put(on, to, host, bytes, &told);
-    if (on && !status)
-        status = on->table->wait(on, &told);
-    return gyre_ddp_told(status, &told);
+    gyre_ddp_told(status, &told);
+    return status ? status : gyre_ddp_await_passes(ddp);
 }
 
 /* -- order ------------------------------------------------------------------------------------- */
 
-int gyre_ddp_meet_stream(const struct gyre_ddp *ddp)
+int gyre_ddp_meet_stream(struct gyre_ddp *ddp)
 {
     struct gyre_processor *on = ddp->place.on;
     struct gyre_trouble told = {0};
+    ddp->place.passing = true;
     return on ? gyre_ddp_told(on->table->after(on, ddp->options.stream, &told), &told) : 0;
 }
 
-int gyre_ddp_await_passes(const struct gyre_ddp *ddp)
+int gyre_ddp_await_passes(struct gyre_ddp *ddp)
 {
     struct gyre_processor *on = ddp->place.on;
     struct gyre_trouble told = {0};
-    return on ? gyre_ddp_told(on->table->wait(on, &told), &told) : 0;
+    int status = on && ddp->place.passing ? on->table->wait(on, &told) : 0;
+    ddp->place.passing = false;
+    return gyre_ddp_told(status, &told);
 }
 
-int gyre_ddp_await_stream(const struct gyre_ddp *ddp)
+int gyre_ddp_await_stream(struct gyre_ddp *ddp)
 {
     int status = gyre_ddp_meet_stream(ddp);
     return status ? status : gyre_ddp_await_passes(ddp);
 }
 
-int gyre_ddp_meet_passes(const struct gyre_ddp *ddp)
+int gyre_ddp_meet_passes(struct gyre_ddp *ddp)
 {
     struct gyre_trouble told = {0};
+    ddp->place.reducing = true;
     return gyre_ddp_told(ddp->place.device->after(ddp->place.road, ddp->place.passes, &told),
                          &told);
 }
@@ -199,8 +204,9 @@ int gyre_ddp_await_road(struct gyre_ddp *ddp)
 {
     struct gyre_ddp_place *place = &ddp->place;
     uint64_t found = 0;
-    if (!place->road)
+    if (!place->road || !place->reducing)
         return 0;
+    place->reducing = false;
     int count = 0, status = place->device->mark(place->road, 1);
     while (!status && count == 0) {
         count = place->device->query(place->road, &found, 1);
@@ -226,12 +232,14 @@ int gyre_ddp_clear_block(struct gyre_ddp *ddp)
     static const struct gyre_ddp_block empty = {.bad = GYRE_BAD_NONE};
     struct gyre_processor *on = ddp->place.on;
     struct gyre_trouble told = {0};
+    ddp->place.looked = false;
+    ddp->place.passing = true;
     return on ? gyre_ddp_told(on->table->put(on, ddp->place.block, &empty, sizeof empty, &told),
                               &told)
               : 0;
 }
 
-int gyre_ddp_take_block(const struct gyre_ddp *ddp, int32_t *bad, double *squares)
+int gyre_ddp_take_block(struct gyre_ddp *ddp, int32_t *bad, double *squares)
 {
     struct gyre_ddp_block found;
     if (!ddp->place.on)

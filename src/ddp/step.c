@@ -232,7 +232,7 @@ int gyre_ddp_ask_skip(struct gyre_ddp *ddp)
 static int finish_note(struct gyre_ddp *ddp)
 {
     struct gyre_ddp_note *own = gyre_ddp_own_note(ddp);
-    int status = gyre_ddp_take_block(ddp, &own->bad, NULL);
+    int status = ddp->place.looked ? gyre_ddp_take_block(ddp, &own->bad, NULL) : 0;
     own->seen_count = ddp->seen_count;
     for (int k = 0; k < GYRE_DDP_SUMS; k++)
         if (!isfinite(own->sum[k]) && own->bad == GYRE_BAD_NONE)
@@ -315,13 +315,13 @@ static int finish_gradients(struct gyre_ddp *ddp)
         if (!ddp->options.unscaled && factor != 1)
             gyre_ddp_scale(ddp, data, count, bucket->type, factor);
     }
-    int status = gathered ? 0 : gyre_ddp_take_block(ddp, NULL, &squares);
+    int status = !ddp->options.norm || gathered ? 0 : gyre_ddp_take_block(ddp, NULL, &squares);
     ddp->result.norm = sqrt(squares) * factor;
     if (!ddp->options.unscaled)
         ddp->result.factor = 1;
     if (ddp->options.norm && !isfinite(squares) && !ddp->result.nonfinite)
         ddp->result.nonfinite = ddp->n; /* only the sum of all squares is too large */
-    return status ? status : gyre_ddp_await_passes(ddp);
+    return status;
 }
 
 /* Scales the wire so that encoded numbers have about the size of the mean, from the second step on.
@@ -349,7 +349,7 @@ static int end_step(struct gyre_ddp *ddp)
         status = gyre_ddp_settle(ddp);
     if (!status && ddp->result.samples)
         rescale_wire(ddp, factor);
-    return status;
+    return status ? status : gyre_ddp_await_passes(ddp);
 }
 
 int gyre_ddp_wait(struct gyre_ddp *ddp)

@@ -120,6 +120,7 @@ void gyre_ddp_encode(struct gyre_ddp *ddp, const struct gyre_bucket *bucket)
     float *gradient = (float *)(void *)(ddp->gradients + bucket->at);
     float *feedback = ddp->wire.feedback ? ddp->wire.feedback + bucket->at / sizeof(float) : NULL;
     uint8_t *wire = gyre_ddp_wire_of(ddp, bucket);
+    ddp->place.passing = true;
     if (on) {
         on->table->encode(on, precision_of(ddp), (uint16_t *)(void *)wire, gradient, feedback,
                           bucket->used, ddp->wire.scale);
@@ -144,6 +145,7 @@ void gyre_ddp_decode(struct gyre_ddp *ddp, const struct gyre_bucket *bucket)
         return;
     const void *wire = gyre_ddp_wire_of(ddp, bucket) + first * gyre_type_size(ddp->hook.type);
     struct gyre_processor *on = ddp->place.on;
+    ddp->place.passing = true;
     if (on) {
         on->table->decode(on, precision_of(ddp), gradient + first, wire, end - first,
                           ddp->wire.scale);
