@@ -2,8 +2,8 @@
 
     python mnist_convnet.py --data FOLDER [--processes 2] [--nodes 1 --node-rank 0] [gloo]
 
-The folder has MNIST's files of images and labels as they come, unpacked. Nothing but the word
-"gyre" is Gyre's."""
+The folder has MNIST's files of images and labels, unpacked by gunzip; docs/training.md says where
+they are. Nothing but the word "gyre" is Gyre's."""
 
 import argparse
 import os
