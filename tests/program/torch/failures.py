@@ -60,6 +60,27 @@ def a_future_fails():
     rig.run(lose_with_future, 3, lost=(1,))
 
 
+def lose_in_training(rank, size):
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(200, 300))
+    for step in range(10):
+        loss = model(torch.ones(4, 200)).sum()
+        if (rank, step) == (1, 3):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if step < 3:
+            loss.backward()
+        else:
+            rig.raises(dist.DistBackendError, ["GYRE_PEER_LOST", "rank 1", os.uname().nodename],
+                       loss.backward)
+            return
+
+
+def a_rank_killed_in_training():
+    """The backward pass of the others raises, by DDP's futures."""
+    with unittest.mock.patch.dict(os.environ, GYRE_DEAD_TIME="0"):
+        for apart in (False, True):
+            rig.run(lose_in_training, 3, lost=(1,), apart=apart)
+
+
 def differ(rank, size, how, asynchronous):
     """One rank's call is unlike the other's: both are told, and what differs is named."""
     other, root = rank == size - 1, rank == 0
@@ -222,5 +243,6 @@ def monitored_barrier():
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--script"]:
         script(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
-    rig.main(a_killed_rank, a_future_fails, ranks_that_differ, an_exception_is_told_to_the_others,
-             a_rank_that_does_not_come, abort, children, monitored_barrier)
+    rig.main(a_killed_rank, a_future_fails, a_rank_killed_in_training, ranks_that_differ,
+             an_exception_is_told_to_the_others, a_rank_that_does_not_come, abort, children,
+             monitored_barrier)
