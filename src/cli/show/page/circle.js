@@ -296,7 +296,7 @@ class Circle {
     if (this.flying !== round) this.begin(round);
     for (const flight of this.flights) {
       const [x, y] = flight.at(t);
-      flight.g.setAttribute('transform', `translate(${fixed(x)} ${fixed(y)})`);
+      flight.g.style.transform = `translate(${fixed(x)}px, ${fixed(y)}px)`;
     }
     this.lights.style.opacity = fixed(Math.min(1, t * 6, (1 - t) * 5));
     this.pies.style.opacity = fixed(Math.min(1, t * 12, (1 - t) * 10));
