@@ -37,7 +37,8 @@ static void print_trace_help(void)
     puts("usage: gyre trace DIR [FLAGS]\n\n"
          "Prints what the ranks of a job did: calls, messages, and the time that their lanes\n"
          "spent on the wire, folding and waiting. DIR has the traces of a job that ran with\n"
-         "GYRE_TRACE=DIR. A FILE may be - for standard output.\n\nflags:");
+         "GYRE_TRACE=DIR. A FILE may be - for standard output, where one file is "
+         "written.\n\nflags:");
     gyre_flags_print(trace_flag, FLAGS);
     puts("\nexit code: 0 done, 1 no answer, 2 wrong usage, or no trace there\n\n"
          "example: GYRE_TRACE=traces gyre run -n 4 program\n"
@@ -156,6 +157,10 @@ static int write_ranks(const char *path, const char *between, const char *ending
     char name[PATH_MAX];
     struct written file;
     struct gyre_calls calls;
+    if (!strcmp(path, "-"))
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "a file for each rank is written: give the beginning of their "
+                                "names instead of -");
     int status = gyre_calls_read(&calls, timeline, trouble);
     for (uint32_t r = 0; !status && r < timeline->count; r++) {
         snprintf(name, sizeof name, "%s%s%u%s", path, between, timeline->of[r].head.rank, ending);

@@ -213,6 +213,31 @@ static void the_last_part_can_be_asked_for(void **state)
     rig_end(&asked);
 }
 
+/* What is in the files is looked at in unit/cli/trace, and by PyTorch in trace_torch.sh. */
+static void torch_and_chakra_get_a_file_for_each_rank(void **state)
+{
+    char path[1024];
+    (void)state;
+    run_job("auto", "none");
+    rig_end(&job);
+    snprintf(path, sizeof path, "%s/out", folder);
+    ask("--torch", path);
+    rig_expect(&asked, 0, "");
+    rig_end(&asked);
+    ask("--chakra", path);
+    rig_expect(&asked, 0, "");
+    rig_end(&asked);
+    for (int rank = 0; rank < 3; rank++) {
+        snprintf(path, sizeof path, "%s/out%d", folder, rank);
+        assert_int_equal(access(path, R_OK), 0);
+        snprintf(path, sizeof path, "%s/out.%d.et", folder, rank);
+        assert_int_equal(access(path, R_OK), 0);
+    }
+    ask("--torch", "-");
+    rig_expect(&asked, 2, "a file for each rank is written");
+    rig_end(&asked);
+}
+
 static void what_is_wrong_is_said(void **state)
 {
     (void)state;
@@ -246,6 +271,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(torn_files_are_told_and_the_rest_is_used, make_folder),
         cmocka_unit_test_setup(a_small_trace_keeps_the_newest, make_folder),
         cmocka_unit_test_setup(the_last_part_can_be_asked_for, make_folder),
+        cmocka_unit_test_setup(torch_and_chakra_get_a_file_for_each_rank, make_folder),
         cmocka_unit_test_setup(what_is_wrong_is_said, make_folder),
     };
     if (argc == 2)
