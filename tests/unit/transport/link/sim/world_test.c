@@ -121,6 +121,80 @@ static void bandwidth_is_kept(void **state)
     duo_end(&duo);
 }
 
+/* Ends of the connections of three ranks: end[a][b] is a's end of its connection to b. */
+struct trio {
+    struct gyre_sim_world *world;
+    struct gyre_sim_end *end[3][3];
+};
+
+static struct trio trio_of_shared_ways(void)
+{
+    struct trio trio = {0};
+    const struct gyre_sim_options options = {
+        .n = 3, .link = {.latency_ns = 5000, .bytes_per_second = 1000000000}, .shared_ways = true};
+    assert_int_equal(gyre_sim_world_create(&options, &trio.world), 0);
+    for (uint32_t a = 0; a < 3; a++)
+        for (uint32_t b = 0; b < 3; b++)
+            if (a != b)
+                assert_int_equal(gyre_sim_end_open(trio.world, a, b, &trio, &trio.end[a][b]), 0);
+    return trio;
+}
+
+static void trio_end(struct trio *trio)
+{
+    for (uint32_t i = 0; i < 9; i++)
+        if (trio->end[i / 3][i % 3])
+            gyre_sim_end_close(trio->end[i / 3][i % 3]);
+    gyre_sim_world_destroy(trio->world);
+}
+
+static void write_thousand(struct trio *trio, uint32_t from, uint32_t to)
+{
+    static char bytes[1000];
+    const struct iovec part = {bytes, sizeof bytes};
+    assert_int_equal(gyre_sim_end_write(trio->end[from][to], &part, 1), sizeof bytes);
+}
+
+/* When the thousand bytes are there, next after what has been waited for. */
+static uint64_t thousand_arrive(struct trio *trio, uint32_t from, uint32_t to)
+{
+    char bytes[1000];
+    const struct iovec part = {bytes, sizeof bytes};
+    while (gyre_sim_end_read(trio->end[to][from], &part, 1) == 0)
+        assert_true(gyre_sim_world_step(trio->world) >= 0);
+    return gyre_sim_world_now(trio->world);
+}
+
+static void ways_out_are_shared(void **state)
+{
+    (void)state;
+    struct trio trio = trio_of_shared_ways();
+    write_thousand(&trio, 0, 1);
+    write_thousand(&trio, 0, 2);
+    assert_int_equal(thousand_arrive(&trio, 0, 1), 6000);
+    assert_int_equal(thousand_arrive(&trio, 0, 2), 7000);
+    trio_end(&trio);
+}
+
+static void ways_in_are_shared_in_the_order_of_arrival(void **state)
+{
+    (void)state;
+    struct trio trio = trio_of_shared_ways();
+    gyre_sim_world_set_ways(trio.world, 2, 250000000);
+    write_thousand(&trio, 2, 0); /* leaves after 4 us */
+    write_thousand(&trio, 1, 0);
+    write_thousand(&trio, 1, 0);
+    assert_int_equal(thousand_arrive(&trio, 1, 0), 6000);
+    assert_int_equal(thousand_arrive(&trio, 1, 0), 7000);
+    assert_int_equal(thousand_arrive(&trio, 2, 0), 9000);
+    write_thousand(&trio, 1, 0);
+    write_thousand(&trio, 2, 0);
+    gyre_sim_world_set_ways(trio.world, 0, 125000000); /* a thousand take 8 us to come in */
+    assert_int_equal(thousand_arrive(&trio, 1, 0), 17000);
+    assert_int_equal(thousand_arrive(&trio, 2, 0), 25000);
+    trio_end(&trio);
+}
+
 static void a_wake_comes_at_its_time(void **state)
 {
     struct gyre_sim_world *world = world_of(3, 1, (struct gyre_sim_link){0});
@@ -516,6 +590,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(latency_is_kept),
         cmocka_unit_test(bandwidth_is_kept),
+        cmocka_unit_test(ways_out_are_shared),
+        cmocka_unit_test(ways_in_are_shared_in_the_order_of_arrival),
         cmocka_unit_test(a_wake_comes_at_its_time),
         cmocka_unit_test(the_same_seed_is_the_same_run),
         cmocka_unit_test(a_ring_of_a_thousand),
