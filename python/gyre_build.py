@@ -7,9 +7,9 @@ pkg-config knows it, meson and ninja if they are installed.
 
 An sdist carries the sources of the library, because there is no checkout where it is unpacked.
 
-The setting manylinux=1 (`python -m build -C manylinux=1`) makes a wheel for other machines: it
-carries the library and what the library needs but torch, without RDMA, and auditwheel names the
-oldest Linux that it runs on.
+The setting manylinux=1 (`python -m build --no-isolation -C manylinux=1`) makes a wheel for other
+machines: it carries the library and what the library needs but torch, without RDMA, and auditwheel
+names the oldest Linux that it runs on.
 
 Tested by tests/program/torch/install.py."""
 

@@ -14,6 +14,7 @@ import glob
 import os
 import shlex
 import subprocess
+import sys
 import tempfile
 
 from setuptools import setup
@@ -22,6 +23,9 @@ try:
     import torch
     from torch.utils.cpp_extension import BuildExtension, CppExtension
 except ImportError as error:
+    if "sdist" in sys.argv:  # holds sources only, and so needs no torch
+        setup(install_requires=["torch"])
+        sys.exit()
     raise SystemExit(f"gyre-torch: builds against the torch that is installed, but: {error}")
 
 HERE = os.path.dirname(os.path.abspath(__file__))

@@ -155,11 +155,12 @@ def installed_library():
 
 
 def sdist():
-    """An sdist builds where no checkout and no library is, as `python -m build` has it built; for
-    other machines where auditwheel is there."""
+    """An sdist is made without torch, and builds where no checkout and no library is, as `python -m
+    build` has it built; for other machines where auditwheel is there."""
     with tempfile.TemporaryDirectory(prefix="gyre-torch-") as room:
         environment, place = Environment(room), copied(room, *gyre_build.CARRIED)
         environment.run_well("-c", f"import os, sys; os.chdir({place!r}); sys.path.insert(0, '.')\n"
+                             "sys.modules['torch'] = None\n"  # as where it is not installed
                              f"import gyre_build; gyre_build.build_sdist({room!r})")
         shutil.rmtree(place)
         archive, = glob.glob(room + "/*.tar.gz")
