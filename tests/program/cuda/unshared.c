@@ -137,9 +137,10 @@ static void wrong_requests(void **state)
     run(too_little, ask_wrongly);
 }
 
-/* -- where the host's is wanted ---------------------------------------------------------------- */
+/* -- where all must do alike ------------------------------------------------------------------- */
 
-/* All ranks are told, and have lost nothing. */
+/* A value on one rank's device, where the others have theirs on the host. All ranks are told, and
+ * have lost nothing. */
 static int train_on_it(struct gyre_comm *comm, struct rig *rig)
 {
     static float here[4];
@@ -153,12 +154,14 @@ static int train_on_it(struct gyre_comm *comm, struct rig *rig)
                                                  .shape = {4},
                                                  .value = gyre_rank(comm) == 1 ? away : here};
     int status = bad ? 0 : gyre_ddp_create(&ddp, comm, &parameter, 1, NULL);
-    bad += rig_check(status < 0 && !ddp && strstr(gyre_error(comm), "'weight' is at"), comm,
-                     "a value on a device");
+    bad += rig_check(status < 0 && !ddp &&
+                         strstr(gyre_error(comm), "rank 1 has values on a CUDA "
+                                                  "device where rank 0 has values"),
+                     comm, "a value on a device");
     return share_end(comm, bad);
 }
 
-static void training_wants_the_hosts(void **state)
+static void training_wants_values_on_one_kind(void **state)
 {
     (void)state;
     run(share_two_devices, train_on_it);
@@ -243,9 +246,12 @@ static void wrong_copies_are_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(peer_without_cuda),         cmocka_unit_test(import_refused_once),
-        cmocka_unit_test(memory_that_cannot_travel), cmocka_unit_test(wrong_requests),
-        cmocka_unit_test(wrong_copies_are_found),    cmocka_unit_test(training_wants_the_hosts),
+        cmocka_unit_test(peer_without_cuda),
+        cmocka_unit_test(import_refused_once),
+        cmocka_unit_test(memory_that_cannot_travel),
+        cmocka_unit_test(wrong_requests),
+        cmocka_unit_test(wrong_copies_are_found),
+        cmocka_unit_test(training_wants_values_on_one_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
