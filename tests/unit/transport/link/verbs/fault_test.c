@@ -248,7 +248,8 @@ static const struct {
     {"other words", {0x48, 0x79, 0x72, 0x44, 0, 0, 0, 0, 100}, GYRE_CORRUPT},
 };
 
-/* What the other end says of what has come is bounded by what was sent. */
+/* What the other end says of what has come is bounded by what was sent. The peer before it has
+ * gone. */
 static void counts_of_the_other_end_are_bounded(void **state)
 {
     uint8_t got[256];
@@ -259,8 +260,8 @@ static void counts_of_the_other_end_are_bounded(void **state)
         int fd[2];
         fake_verbs_reset();
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-        assert_int_equal(half_open(1, &wire), 0);
-        struct gyre_verbs_pipe *pipe = half_pipe(wire, 0, fd[0]);
+        assert_int_equal(half_open(2, &wire), 0);
+        struct gyre_verbs_pipe *pipe = half_pipe(wire, 1, fd[0]);
         pipe->queue->pair = &queue;
         pipe->falls_back = true;
         pipe->inbox = wire->staging;
