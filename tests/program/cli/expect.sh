@@ -5,6 +5,8 @@ gyre=$2/gyre
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
+# shellcheck disable=SC2034 # for plan.sh
+slow=${GYRE_TEST_SLOW-} # under a sanitizer
 unset $(env | sed -n 's/^\(GYRE_[A-Z_]*\)=.*/\1/p') GYRE_NONE
 offences=0
 
