@@ -36,8 +36,8 @@ static double now_us(void)
 }
 
 /* Adds what one connection did between two lists. */
-static void add_wire(const struct gyre_wire *before, const struct gyre_wire *after,
-                     struct link_load *load)
+static void add_connection(const struct gyre_connection_end *before,
+                           const struct gyre_connection_end *after, struct link_load *load)
 {
     double busy = (double)(int64_t)(after->busy_us - before->busy_us);
     if (after->bytes - before->bytes < WIRE_LEAST)
@@ -60,8 +60,8 @@ static void add_wire(const struct gyre_wire *before, const struct gyre_wire *aft
     }
 }
 
-static void compare_lists(const struct gyre_wires *before, const struct gyre_wires *after,
-                          struct link_load *load)
+static void compare_lists(const struct gyre_connections *before,
+                          const struct gyre_connections *after, struct link_load *load)
 {
     for (uint32_t i = 0, j = 0; i < before->count && j < after->count;)
         if (before->of[i].inode != after->of[j].inode) {
@@ -70,7 +70,7 @@ static void compare_lists(const struct gyre_wires *before, const struct gyre_wir
             else
                 j++;
         } else {
-            add_wire(&before->of[i++], &after->of[j++], load);
+            add_connection(&before->of[i++], &after->of[j++], load);
         }
 }
 
@@ -157,18 +157,18 @@ static bool judge_loads(const struct gyre_trails *trails, const struct link_load
 bool gyre_find_slow_link(const struct gyre_trails *trails, struct gyre_slow_link *found)
 {
     const struct timespec watch = {WATCHED_MS / 1000, WATCHED_MS % 1000 * 1000000};
-    struct gyre_wires before = {0}, after = {0};
+    struct gyre_connections before = {0}, after = {0};
     struct link_load *load = calloc(trails->count, sizeof *load);
     const double began = now_us();
-    bool ok = load && trails->count > 1 && gyre_wires_list(trails, &before);
+    bool ok = load && trails->count > 1 && gyre_connections_list(trails, &before);
     if (ok) {
         nanosleep(&watch, NULL);
-        ok = gyre_wires_list(trails, &after);
+        ok = gyre_connections_list(trails, &after);
         compare_lists(&before, &after, load);
         ok = ok && judge_loads(trails, load, now_us() - began, found);
-        gyre_wires_free(&after);
+        gyre_connections_free(&after);
     }
-    gyre_wires_free(&before);
+    gyre_connections_free(&before);
     free(load);
     return ok;
 }

@@ -94,7 +94,7 @@ static void put_address(uint8_t end[18], int family, const uint32_t address[4], 
 }
 
 /* Takes the kernel's counts of a connection from the attributes behind its description. */
-static void take_counts(const struct nlmsghdr *message, struct gyre_wire *wire)
+static void take_counts(const struct nlmsghdr *message, struct gyre_connection_end *wire)
 {
     struct tcp_info info = {0};
     size_t at = NLMSG_LENGTH(sizeof(struct inet_diag_msg));
@@ -113,11 +113,12 @@ static void take_counts(const struct nlmsghdr *message, struct gyre_wire *wire)
     wire->busy_us = info.tcpi_busy_time - info.tcpi_rwnd_limited;
 }
 
-static bool keep_wire(struct gyre_wires *wires, const struct gyre_wire *wire)
+static bool keep_connection(struct gyre_connections *wires, const struct gyre_connection_end *wire)
 {
     uint32_t count = wires->count;
     if ((count & (count - 1)) == 0) {
-        struct gyre_wire *more = realloc(wires->of, (count ? 2 * count : 1) * sizeof *more);
+        struct gyre_connection_end *more =
+            realloc(wires->of, (count ? 2 * count : 1) * sizeof *more);
         if (!more)
             return false;
         wires->of = more;
@@ -127,10 +128,10 @@ static bool keep_wire(struct gyre_wires *wires, const struct gyre_wire *wire)
 }
 
 static bool take_socket(const struct nlmsghdr *message, const struct holders *holders,
-                        struct gyre_wires *wires)
+                        struct gyre_connections *wires)
 {
     const struct inet_diag_msg *is = NLMSG_DATA(message);
-    struct gyre_wire wire = {.to = GYRE_TRAIL_NONE};
+    struct gyre_connection_end wire = {.to = GYRE_TRAIL_NONE};
     if (message->nlmsg_len < NLMSG_LENGTH(sizeof *is))
         return true;
     const struct holder wanted = {is->idiag_inode, 0};
@@ -143,7 +144,7 @@ static bool take_socket(const struct nlmsghdr *message, const struct holders *ho
     put_address(wire.here, is->idiag_family, is->id.idiag_src, is->id.idiag_sport);
     put_address(wire.there, is->idiag_family, is->id.idiag_dst, is->id.idiag_dport);
     take_counts(message, &wire);
-    return keep_wire(wires, &wire);
+    return keep_connection(wires, &wire);
 }
 
 static bool ask_kernel(int fd, int family)
@@ -163,7 +164,7 @@ static bool ask_kernel(int fd, int family)
 
 /* Reads one answer. Returns 1 where more follow, 0 at the end, -1 where the kernel refuses. */
 static int take_answer(const void *answer, size_t length, const struct holders *holders,
-                       struct gyre_wires *wires)
+                       struct gyre_connections *wires)
 {
     const struct nlmsghdr *message = answer;
     for (; NLMSG_OK(message, length); message = NLMSG_NEXT(message, length)) {
@@ -175,7 +176,8 @@ static int take_answer(const void *answer, size_t length, const struct holders *
     return 1;
 }
 
-static bool list_family(int fd, int family, const struct holders *holders, struct gyre_wires *wires)
+static bool list_family(int fd, int family, const struct holders *holders,
+                        struct gyre_connections *wires)
 {
     char *answer = malloc(ANSWER_MOST);
     int more = answer && ask_kernel(fd, family) ? 1 : -1;
@@ -191,36 +193,38 @@ static bool list_family(int fd, int family, const struct holders *holders, struc
 
 static int by_here(const void *a, const void *b)
 {
-    return memcmp(((const struct gyre_wire *)a)->here, ((const struct gyre_wire *)b)->here,
-                  sizeof((struct gyre_wire *)0)->here + sizeof((struct gyre_wire *)0)->there);
+    return memcmp(((const struct gyre_connection_end *)a)->here,
+                  ((const struct gyre_connection_end *)b)->here,
+                  sizeof((struct gyre_connection_end *)0)->here +
+                      sizeof((struct gyre_connection_end *)0)->there);
 }
 
-static int by_wire_inode(const void *a, const void *b)
+static int by_end_inode(const void *a, const void *b)
 {
-    const struct gyre_wire *x = a, *y = b;
+    const struct gyre_connection_end *x = a, *y = b;
     return x->inode < y->inode ? -1 : x->inode > y->inode;
 }
 
-static void find_far_ends(struct gyre_wires *wires)
+static void find_far_ends(struct gyre_connections *wires)
 {
     qsort(wires->of, wires->count, sizeof *wires->of, by_here);
     for (uint32_t i = 0; i < wires->count; i++) {
-        struct gyre_wire turned = wires->of[i];
+        struct gyre_connection_end turned = wires->of[i];
         memcpy(turned.here, wires->of[i].there, sizeof turned.here);
         memcpy(turned.there, wires->of[i].here, sizeof turned.there);
-        const struct gyre_wire *far =
+        const struct gyre_connection_end *far =
             bsearch(&turned, wires->of, wires->count, sizeof turned, by_here);
         if (far)
             wires->of[i].to = far->from;
     }
-    qsort(wires->of, wires->count, sizeof *wires->of, by_wire_inode);
+    qsort(wires->of, wires->count, sizeof *wires->of, by_end_inode);
 }
 
-bool gyre_wires_list(const struct gyre_trails *trails, struct gyre_wires *wires)
+bool gyre_connections_list(const struct gyre_trails *trails, struct gyre_connections *wires)
 {
     struct holders holders = {0};
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-    *wires = (struct gyre_wires){0};
+    *wires = (struct gyre_connections){0};
     bool ok = fd >= 0 && find_holders(trails, &holders);
     ok = ok && list_family(fd, AF_INET, &holders, wires);
     ok = ok && list_family(fd, AF_INET6, &holders, wires) && wires->count;
@@ -232,8 +236,8 @@ bool gyre_wires_list(const struct gyre_trails *trails, struct gyre_wires *wires)
     return ok;
 }
 
-void gyre_wires_free(struct gyre_wires *wires)
+void gyre_connections_free(struct gyre_connections *wires)
 {
     free(wires->of);
-    *wires = (struct gyre_wires){0};
+    *wires = (struct gyre_connections){0};
 }
