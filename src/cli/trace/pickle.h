@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* What lies between a beginning and its end is the container's content; a dictionary's is keys and
+/* A container's content is written between its beginning and its end; a dictionary's is keys and
  * values in turn. */
 void gyre_pickle_begin(FILE *out);
 void gyre_pickle_end(FILE *out);

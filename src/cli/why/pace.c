@@ -20,7 +20,7 @@
 #define STARVED_TIMES 1.5  /* what the rank in the middle lacks one */
 #define LINK_SHARE    0.6  /* of the time in calls, in which somebody waits for the same rank */
 
-/* What the calls tell of one rank, summed over them. */
+/* One rank, as its calls show it: sums over them, of nanoseconds but for the last. */
 struct pace_rank {
     double late;     /* after the rank in the middle */
     double kept_all; /* the same, of the calls to which it came last */
@@ -92,7 +92,7 @@ static void compare_call(const struct gyre_trails *trails, uint32_t comm, uint64
     pace->first = sorted[0];
 }
 
-/* Of the time in which the rank wanted a core, the share without one. */
+/* The rank's share of time without a core, of that in which it wanted one. */
 static double delayed_share(const struct gyre_trail *trail)
 {
     double all = (double)trail->head.ran_ns + (double)trail->head.delayed_ns;

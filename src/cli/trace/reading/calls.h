@@ -4,7 +4,7 @@
 
 #include "cli/trace/reading/timeline.h"
 
-/* Of one rank. */
+/* The operations of one rank. */
 struct gyre_rank_calls {
     const struct gyre_bar **call; /* in the order in which they were made; messages among them */
     uint32_t *comm;               /* its communicators by name, the world first */
