@@ -48,12 +48,13 @@ static struct size own_size(void)
 
 /* -- a long life ------------------------------------------------------------------------------- */
 
-/* Rank 0's clock decides for all, every 50 turns: 0 go on, 1 warm, 2 the end. */
-static int season(struct gyre_comm *comm, const struct life *life, int before)
+/* Rank 0's clock decides for all, every 50 turns: 0 go on, 1 warm, 2 the end. A season lasts for 50
+ * turns at least: the first of them make what a rank keeps, however late they come. */
+static int season(struct gyre_comm *comm, const struct life *life, uint64_t turn, int before)
 {
     int32_t now = before;
-    if (gyre_rank(comm) == 0)
-        now = rig_now() >= life->until ? 2 : rig_now() >= life->warm_at ? 1 : 0;
+    if (gyre_rank(comm) == 0 && turn > 0)
+        now += rig_now() >= (before == 0 ? life->warm_at : life->until);
     return gyre_broadcast(comm, &now, &now, 1, GYRE_I32, 0) ? -1 : now;
 }
 
@@ -67,7 +68,7 @@ static int live(struct gyre_comm *comm, struct rig *rig)
     bad = turns_stage(comm, &stage);
     for (uint64_t turn = 0; !bad && now >= 0; turn++) {
         if (turn % 50 == 0) {
-            int next = season(comm, life, now);
+            int next = season(comm, life, turn, now);
             if (next > 0 && now == 0)
                 life->warm[rank] = own_size();
             now = next;
