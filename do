@@ -436,13 +436,21 @@ simulate() {
 }
 
 # meson's log has one JSON object per line; a test's own output is the string between "stdout" and
-# "result".
+# "result". What it wrote to standard error, if anything, is the last of the object.
 log_count() {
     grep -c "\"result\": \"\\($1\\)\"" "$BUILD/meson-logs/testlog.json" || true
 }
 
 log_output() {
-    sed 's/^.*"stdout": "\(.*\)", "result": .*$/\1/; s/\\n/\
+    sed 's/^.*"stdout": "\(.*\)", "result": .*$/\1/' | log_text
+}
+
+log_errors() {
+    sed -n 's/^.*, "stderr": "\(.*\)"}$/\1/p' | log_text
+}
+
+log_text() {
+    sed 's/\\n/\
 /g; s/\\"/"/g; s/\\u001b\[[0-9;]*m//g'
 }
 
@@ -466,6 +474,21 @@ list_skips() {
             printf '%s\n' "$line" | log_output |
                 sed -n "s|^\\[  SKIPPED \\] \\([a-z].*\\)|skipped: $name: \\1|p" |
                 grep -v ' test(s)' || true
+            ;;
+        esac
+    done <"$BUILD/meson-logs/testlog.json"
+}
+
+# Each test that failed with the end of what it said, the lines with a bar before them.
+list_failures() {
+    while IFS= read -r line; do
+        case $line in
+        *'"result": "OK"'* | *'"result": "SKIP"'* | *'"result": "EXPECTEDFAIL"'*) ;;
+        *)
+            echo "failed: $(printf '%s\n' "$line" | test_name)"
+            for said in log_output log_errors; do
+                printf '%s\n' "$line" | $said | grep . | tail -n 12 | sed 's/^/  | /'
+            done
             ;;
         esac
     done <"$BUILD/meson-logs/testlog.json"
@@ -544,6 +567,7 @@ END
     echo
     [ -z "$skips" ] || printf '%s\n\n' "$skips"
     [ -z "$left_out" ] || printf '%s\n' "$left_out"
+    list_failures
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" = 0 ] || status=1
     exit "$status"
