@@ -67,15 +67,15 @@ int gyre_ddp_create(struct gyre_ddp **into, struct gyre_comm *comm,
     return status;
 }
 
-/* Waits for started reductions, which end at once where their communicator has failed; then frees
- * the memory of this cut. */
+/* Waits for started reductions, which end at once where their communicator has failed, and for the
+ * caller's stream, which may read gradients still; then frees the memory of this cut. */
 static void drop_cut(struct gyre_ddp *ddp)
 {
     for (uint32_t b = 0; ddp->work && b < ddp->cut.buckets; b++)
         if (ddp->work[b])
             gyre_work_wait(ddp->work[b], -1);
     (void)gyre_ddp_await_road(ddp);
-    (void)gyre_ddp_await_passes(ddp);
+    (void)gyre_ddp_await_stream(ddp);
     gyre_ddp_release(ddp);
     gyre_cut_deinit(&ddp->cut);
 }

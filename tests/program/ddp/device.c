@@ -320,6 +320,40 @@ static void test_in_any_order(void **state)
     unsetenv("FAKECUDA_CHANNELS");
 }
 
+/* -- ended ------------------------------------------------------------------------------------- */
+
+/* Copies of gradients, which take 100 us each, are under way when the engine ends. */
+static int read_while_it_ends(struct gyre_comm *comm, struct rig *rig)
+{
+    enum { COPIES = 500 };
+    const struct trial plain = {.name = "ended", .options = {.unscaled = 1}};
+    struct bench b;
+    int bad = open_bench(comm, &b) || make_engines(comm, &b, &plain) ||
+              write_gradients(comm, &b, 1, 0, &plain) ||
+              rig_check(!gyre_ddp_wait(b.ddp[1]), comm, "wait");
+    const float *gradient = bad ? NULL : gyre_ddp_gradient(b.ddp[1], 2);
+    for (int i = 0; !bad && i < COPIES; i++)
+        bad = put(&b, b.value[1][2], gradient, lengths[2] * sizeof(float));
+    for (int side = 0; side < 2; side++)
+        gyre_ddp_destroy(b.ddp[side]);
+    const float *last = bad ? NULL : home(&b, 1, b.value[1][2], lengths[2]);
+    for (uint64_t i = 0; !bad && i < lengths[2]; i++)
+        bad = rig_check(last[i] == gradient_of(0, 0, 2, i), comm, "a gradient's last copy");
+    close_bench(comm, &b);
+    return gyre_finalize(comm) || bad;
+}
+
+/* A driver's unmapping may not wait for the device. */
+static void test_gradients_are_read_to_the_end(void **state)
+{
+    struct rig rig = {.n = 1, .transport = "auto", .body = read_while_it_ends};
+    if (!fakecuda_stands_in())
+        skip();
+    setenv("FAKECUDA_WAITS", "0", 1);
+    assert_int_equal(rig_run(&rig, 120), 0);
+    unsetenv("FAKECUDA_WAITS");
+}
+
 /* -- refused ----------------------------------------------------------------------------------- */
 
 static void encode(const struct gyre_ddp_parcel *parcel, const float *gradient, void *wire,
@@ -387,6 +421,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_on_the_host),
         cmocka_unit_test(test_in_any_order),
+        cmocka_unit_test(test_gradients_are_read_to_the_end),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
