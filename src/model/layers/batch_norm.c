@@ -66,19 +66,22 @@ static struct gyre_norm norm_of(const struct gyre_layer *layer, const struct gyr
 
 /* -- forward ----------------------------------------------------------------------------------- */
 
-/* The samples of all ranks stand behind the sums that were made of all ranks'. */
-static int count_values(struct gyre_layer *layer, const struct gyre_pass *pass)
+/* The samples of all ranks stand behind the sums that were made of all ranks'. The first such layer
+ * of a pass waits for them. */
+static int count_values(struct gyre_layer *layer, struct gyre_pass *pass)
 {
     const double *samples = (const double *)(void *)pass->scratch + channels(layer);
-    double count = (double)pass->samples;
-    int status = pass->synced
-                     ? pass->on->table->get(pass->on, &count, samples, sizeof count, pass->trouble)
-                     : 0;
-    layer->kept_values = count * (double)places(layer);
+    int status = 0;
+    if (!pass->synced)
+        pass->all_samples = (double)pass->samples;
+    else if (pass->all_samples == 0)
+        status = pass->on->table->get(pass->on, &pass->all_samples, samples, sizeof *samples,
+                                      pass->trouble);
+    layer->kept_values = pass->all_samples * (double)places(layer);
     return status;
 }
 
-static int find_mean(struct gyre_layer *layer, const struct gyre_pass *pass)
+static int find_mean(struct gyre_layer *layer, struct gyre_pass *pass)
 {
     int status = count_values(layer, pass);
     if (status)

@@ -61,8 +61,7 @@ extern const char *const gyre_precision_names[]; /* then NULL: "f32" */
 /* What a layer reports where it returns GYRE_AGAIN: one of the two. */
 struct gyre_pass_event {
     struct gyre_parameter *ready; /* its gradient is final */
-    double
-        *sum; /* `count` values of the processor's memory, to be summed over all ranks in place */
+    double *sum; /* `count` values, where the pass computes, to be summed over ranks in place */
     size_t count;
 };
 
@@ -72,10 +71,11 @@ struct gyre_pass {
     enum gyre_precision precision;
     float *scratch; /* of the largest size that any layer asked for */
     size_t samples;
-    bool train;      /* batch norm: normalise by this batch and remember it */
-    bool accumulate; /* gradients are added to what is there */
-    bool synced;     /* batch norm: the batch is that of all ranks, by events */
-    int stage;       /* events of this layer in this call so far */
+    bool train;         /* batch norm: normalise by this batch and remember it */
+    bool accumulate;    /* gradients are added to what is there */
+    bool synced;        /* batch norm: the batch is that of all ranks, by events */
+    double all_samples; /* of all ranks, from a pass's first such sum on; 0: not known yet */
+    int stage;          /* events of this layer in this call so far */
     struct gyre_pass_event event;
     struct gyre_trouble *trouble;
 };

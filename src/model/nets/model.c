@@ -265,6 +265,7 @@ int gyre_model_forward(struct gyre_model *model, const float *x, size_t samples,
                                 "a batch of %zu samples for a model that was made for %zu", samples,
                                 model->settings.batch);
     model->pass.samples = samples;
+    model->pass.all_samples = 0;
     model->pass.train = train;
     model->pass.trouble = trouble;
     model->pass.stage = 0;

@@ -28,13 +28,9 @@ static int allocate_on_device(struct gyre_on_device *d, struct gyre_trouble *tro
 
 static int allocate_on_host(struct gyre_on_device *d)
 {
-    for (int b = 0; b < d->buffers; b++)
-        if (2 * d->buffer[b]->count + 1 > d->sums_most)
-            d->sums_most = 2 * d->buffer[b]->count + 1;
     d->there = calloc((size_t)d->parameters + 1, sizeof *d->there);
     d->outputs = calloc(gyre_model_batch(d->model), gyre_model_outputs(d->model) * sizeof(float));
-    d->sums = calloc(d->sums_most + 1, sizeof *d->sums);
-    return d->there && d->outputs && d->sums ? 0 : -ENOMEM;
+    return d->there && d->outputs ? 0 : -ENOMEM;
 }
 
 int gyre_on_device_init(struct gyre_on_device *d, struct gyre_model *model,
@@ -64,7 +60,6 @@ void gyre_on_device_deinit(struct gyre_on_device *d)
     }
     free(d->there);
     free(d->outputs);
-    free(d->sums);
     *d = (struct gyre_on_device){0};
 }
 
@@ -123,23 +118,6 @@ int gyre_on_device_outputs(struct gyre_on_device *d, const float **outputs, size
                                    samples * gyre_model_outputs(d->model) * sizeof(float), trouble);
     *outputs = d->outputs;
     return status;
-}
-
-int gyre_on_device_take_sums(struct gyre_on_device *d, const struct gyre_pass_event *event,
-                             double **values, struct gyre_trouble *trouble)
-{
-    *values = d->on ? d->sums : event->sum;
-    if (!d->on)
-        return 0;
-    return d->on->table->get(d->on, d->sums, event->sum, event->count * sizeof(double), trouble);
-}
-
-int gyre_on_device_give_sums(struct gyre_on_device *d, const struct gyre_pass_event *event,
-                             struct gyre_trouble *trouble)
-{
-    if (!d->on)
-        return 0;
-    return d->on->table->put(d->on, event->sum, d->sums, event->count * sizeof(double), trouble);
 }
 
 int gyre_on_device_end(struct gyre_on_device *d, struct gyre_trouble *trouble)

@@ -34,9 +34,7 @@ struct gyre_on_device {
     uint8_t *running; /* the same there, laid out alike */
     float *x;         /* a batch, the device's */
     float *outputs;   /* a batch, the host's */
-    double *sums;     /* that a pass wants summed over ranks, the host's */
-    size_t sums_most;
-    bool joined; /* values are the engine's and the device's */
+    bool joined;      /* values are the engine's and the device's */
 };
 
 /* Allocates on the device. -ENOMEM and others are told in `trouble`. Deinit takes every state, and
@@ -61,12 +59,6 @@ int gyre_on_device_begin(struct gyre_on_device *device, const float **x, size_t 
 /* Brings outputs of that batch back; *outputs is the rows here. */
 int gyre_on_device_outputs(struct gyre_on_device *device, const float **outputs, size_t samples,
                            struct gyre_trouble *trouble);
-
-/* Brings the sums of a pass's event to host memory, which *values is then; and back. */
-int gyre_on_device_take_sums(struct gyre_on_device *device, const struct gyre_pass_event *event,
-                             double **values, struct gyre_trouble *trouble);
-int gyre_on_device_give_sums(struct gyre_on_device *device, const struct gyre_pass_event *event,
-                             struct gyre_trouble *trouble);
 
 /* Brings the running figures back, behind a pass in training. */
 int gyre_on_device_end(struct gyre_on_device *device, struct gyre_trouble *trouble);

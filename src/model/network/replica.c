@@ -192,23 +192,22 @@ static int tell_ready(struct gyre_replica *r, const struct gyre_parameter *param
 
 /* -- passes ------------------------------------------------------------------------------------ */
 
-static int sum_over_ranks(struct gyre_replica *r, const struct gyre_pass_event *event,
-                          struct gyre_trouble *trouble)
+/* On a device the sums stay there, and the host does not wait for them. */
+static int sum_over_ranks(struct gyre_replica *r, const struct gyre_pass_event *event)
 {
-    double *values;
-    int status = gyre_on_device_take_sums(&r->device, event, &values, trouble);
-    if (!status)
-        status = gyre_all_reduce(r->comm, values, values, event->count, GYRE_F64, GYRE_SUM);
-    return status ? status : gyre_on_device_give_sums(&r->device, event, trouble);
+    struct gyre_processor *on = r->device.on;
+    return on ? gyre_all_reduce_on(r->comm, event->sum, event->sum, event->count, GYRE_F64,
+                                   GYRE_SUM, on->table->stream(on))
+              : gyre_all_reduce(r->comm, event->sum, event->sum, event->count, GYRE_F64, GYRE_SUM);
 }
 
 /* The rest of a pass that came to `status`. */
-static int finish_pass(struct gyre_replica *r, int status, bool tells, struct gyre_trouble *trouble)
+static int finish_pass(struct gyre_replica *r, int status, bool tells)
 {
     while (status == GYRE_AGAIN) {
         const struct gyre_pass_event *event = gyre_model_event(r->model);
         if (event->sum)
-            status = sum_over_ranks(r, event, trouble);
+            status = sum_over_ranks(r, event);
         else
             status = tells ? tell_ready(r, event->ready) : 0;
         if (!status)
@@ -226,7 +225,7 @@ static int pass_forward(struct gyre_replica *r, const float *x, size_t samples, 
     int status = gyre_on_device_begin(&r->device, &x, samples, trouble);
     if (!status)
         status = gyre_model_forward(r->model, x, samples, train, outputs, trouble);
-    return finish_pass(r, status, false, trouble);
+    return finish_pass(r, status, false);
 }
 
 int gyre_replica_forward(struct gyre_replica *r, const float *x, size_t samples, bool train,
@@ -266,6 +265,6 @@ void gyre_replica_clear_loss(struct gyre_replica *r)
 int gyre_replica_backward(struct gyre_replica *r, bool adds, bool tells,
                           struct gyre_trouble *trouble)
 {
-    int status = finish_pass(r, gyre_model_backward(r->model, adds, trouble), tells, trouble);
+    int status = finish_pass(r, gyre_model_backward(r->model, adds, trouble), tells);
     return status ? status : gyre_on_device_end(&r->device, trouble);
 }

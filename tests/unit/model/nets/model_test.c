@@ -249,6 +249,38 @@ static void test_evaluation(void **state)
     memset(&trouble, 0, sizeof trouble);
 }
 
+/* Outputs of a batch in training, whose sums are those of this rank alone. */
+static void train_forward(struct gyre_model *model, const float *x, size_t samples, float *to)
+{
+    const float *outputs;
+    int status = gyre_model_forward(model, x, samples, true, &outputs, &trouble);
+    while (status == GYRE_AGAIN)
+        status = gyre_model_continue(model);
+    if (status)
+        fail_msg("%s", trouble.text);
+    memcpy(to, outputs, samples * 4 * sizeof *to);
+}
+
+/* Batches of two sizes, one after the other, normalised over a single rank as on their own. */
+static void test_synced_batches_of_two_sizes(void **state)
+{
+    int64_t labels[BATCH];
+    float alone[2][BATCH * 4], synced[2][BATCH * 4];
+    for (int i = 0; i < 2; i++) {
+        struct gyre_model *model = convnet(BATCH, GYRE_PRECISION_F32);
+        float *x = random_batch(model, labels);
+        own(model);
+        if (i)
+            gyre_model_sync_batches(model);
+        train_forward(model, x, BATCH, i ? synced[0] : alone[0]);
+        train_forward(model, x, BATCH / 3, i ? synced[1] : alone[1]);
+        free(x);
+        gyre_model_destroy(model);
+    }
+    assert_memory_equal(alone[0], synced[0], sizeof alone[0]);
+    assert_memory_equal(alone[1], synced[1], BATCH / 3 * 4 * sizeof(float));
+}
+
 /* -- precisions -------------------------------------------------------------------------------- */
 
 /* As near as the digits that are kept, and not nearer than rounding can be. */
@@ -372,9 +404,9 @@ int main(void)
         cmocka_unit_test(test_mlp_names),      cmocka_unit_test(test_convnet_names),
         cmocka_unit_test(test_mlp_gradients),  cmocka_unit_test(test_convnet_gradients),
         cmocka_unit_test(test_ready_in_order), cmocka_unit_test(test_parts_of_a_batch),
-        cmocka_unit_test(test_evaluation),     cmocka_unit_test(test_precisions),
-        cmocka_unit_test(test_overflow_shows), cmocka_unit_test(test_parse),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_evaluation),     cmocka_unit_test(test_synced_batches_of_two_sizes),
+        cmocka_unit_test(test_precisions),     cmocka_unit_test(test_overflow_shows),
+        cmocka_unit_test(test_parse),          cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
