@@ -57,7 +57,8 @@ static int hand_over(struct gyre_train *t, bool comes)
     if (!status)
         status = gyre_train_compare_data(t);
     if (!status)
-        status = comes ? gyre_train_make_engine(t) : gyre_train_change_ranks(t);
+        status =
+            gyre_train_agree(t, comes ? gyre_train_make_engine(t) : gyre_train_change_ranks(t));
     if (!status)
         status = share_scale(t);
     if (!status)

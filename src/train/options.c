@@ -75,7 +75,7 @@ static const struct option table[] = {
     {"evaluate", NULL, "train nothing; say what --init, or --resume, makes of the data",
      SWITCH, AT(evaluate)},
     {"loss", "NAME", "%s", WORD, AT(loss), .words = gyre_loss_names},
-    {"device", "NAME", "what computes: %s; with cuda the CPU reduces gradients",
+    {"device", "NAME", "what computes: %s",
      WORD, AT(device), .words = devices},
     {"precision", "TYPE", "of products: %s; weights stay f32",
      WORD, AT(precision), .words = gyre_precision_names},

@@ -75,10 +75,10 @@ static int refuse_so_few(struct gyre_train *t, const char *lost)
 
 int gyre_train_change_ranks(struct gyre_train *t)
 {
-    int status = gyre_replica_regroup(&t->replica, t->comm);
-    gyre_finalize(t->former);
+    int status = gyre_train_explain(t, gyre_replica_regroup(&t->replica, t->comm));
+    gyre_finalize(t->former); /* has a story of its own */
     t->former = NULL;
-    return status ? gyre_train_explain(t, status) : 0;
+    return status;
 }
 
 /* Makes the communicator of those that are left this training's. */

@@ -5,6 +5,7 @@
 
 #include "base/env.h"
 #include "base/size.h"
+#include "device/list.h"
 #include "model/learning/init.h"
 #include "model/network/file.h"
 #include "train/early.h"
@@ -219,8 +220,12 @@ void gyre_train_load(const struct gyre_train_options *options)
 /* The device that the communicator will have: of who joins a training that runs. */
 static int expected_device(int devices)
 {
+    const char *text = getenv("GYRE_DEVICES");
+    struct gyre_device_list list;
     int64_t local = 0;
     (void)gyre_env_int("LOCAL_RANK", 0, INT32_MAX, &local, NULL);
+    if (text && gyre_device_list_read(text, (int)local, &list) && list.wanted >= 0)
+        return list.wanted;
     return (int)(local % devices);
 }
 

@@ -18,6 +18,7 @@
 #include "transport/domain/inside.h"
 
 #include "base/log.h"
+#include "device/list.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -25,33 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DIGITS_MAX 4
-
 /* -- the list ---------------------------------------------------------------------------------- */
-
-struct entries {
-    int count;
-    int wanted; /* the device of this rank's entry, if the list is long enough */
-};
-
-/* Reads a list. False: the text is anything but numbers with commas between. */
-static bool read_list(const char *text, int place, struct entries *entries)
-{
-    *entries = (struct entries){0, -1};
-    for (;; text++) {
-        char *end;
-        long device = strtol(text, &end, 10);
-        if (*text < '0' || *text > '9' || end - text > DIGITS_MAX)
-            return false;
-        if (entries->count++ == place)
-            entries->wanted = (int)device;
-        text = end;
-        if (!*text)
-            return true;
-        if (*text != ',')
-            return false;
-    }
-}
 
 __attribute__((format(printf, 3, 4))) static int refuse_device(const struct gyre_domain *domain,
                                                                struct gyre_trouble *trouble,
@@ -74,8 +49,8 @@ __attribute__((format(printf, 3, 4))) static int refuse_device(const struct gyre
 static int take_entry(const struct gyre_domain *domain, int *device, struct gyre_trouble *trouble)
 {
     int place = domain->job.local_rank;
-    struct entries entries;
-    if (!read_list(domain->settings.devices, place, &entries))
+    struct gyre_device_list list;
+    if (!gyre_device_list_read(domain->settings.devices, place, &list))
         return refuse_device(
             domain, trouble,
             ": expected numbers with commas between, one for each rank of a machine, "
@@ -85,12 +60,12 @@ static int take_entry(const struct gyre_domain *domain, int *device, struct gyre
             domain, trouble,
             ", but the launcher does not tell this rank's place on its machine: set "
             "LOCAL_RANK or options.local_rank");
-    if (place >= entries.count)
+    if (place >= list.count)
         return refuse_device(
             domain, trouble,
-            " and has %d %s: give one for each rank of a machine, or start fewer ranks",
-            entries.count, entries.count == 1 ? "entry" : "entries");
-    *device = entries.wanted;
+            " and has %d %s: give one for each rank of a machine, or start fewer ranks", list.count,
+            list.count == 1 ? "entry" : "entries");
+    *device = list.wanted;
     return 0;
 }
 

@@ -12,7 +12,9 @@ tool=${3:-$2/tests/gyre_fake}
     exit 77
 }
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+launcher= # of a training beside this script
+trap '[ -z "$launcher" ] || kill "$launcher"; rm -rf "$folder"' EXIT
+trap 'exit 1' HUP INT TERM
 failed=0
 export GYRE_BLAS=own NO_COLOR=1
 grep -qw fma /proc/cpuinfo || {
@@ -156,13 +158,19 @@ told() { # launcher, words
 }
 
 # A rank is killed when the loss is low, and the others go on from their values, which lie on the
-# device.
-"$tool" train --preset wine --ranks 3 --elastic 1 --epochs 100000 --device cuda --optimizer adamw \
-    --batch 10 --tail once --test none >"$folder/out" 2>&1 &
+# device. The rank comes back, to its own device.
+devices=
+case $tool in *_fake) devices='--devices 1,2,0' ;; esac
+# shellcheck disable=SC2086 # the devices are two words, or none
+FAKECUDA_DEVICES=3 "$tool" train --preset wine --ranks 3 --elastic 1 --restarts 1 --epochs 100000 \
+    --device cuda $devices --optimizer adamw --batch 10 --tail once --test none \
+    >"$folder/out" 2>&1 &
 launcher=$!
 told $launcher '^epoch ([4-9][0-9]|[0-9]{3,})/'
 kill -9 "$(process_of $launcher 1)" || kill $launcher
 told $launcher '2 ranks go on from step'
+told $launcher 'taken in rank 2|does not fit|refuses'
+grep -q 'taken in rank 2' "$folder/out" || failed=1
 behind=$(grep -c '' "$folder/out")
 until [ "$(sed "1,${behind}d" "$folder/out" | grep -c '^epoch')" -ge 3 ]; do
     kill -0 $launcher 2>/dev/null || break
@@ -170,6 +178,7 @@ until [ "$(sed "1,${behind}d" "$folder/out" | grep -c '^epoch')" -ge 3 ]; do
 done
 kill $launcher
 wait $launcher
+launcher=
 sed "1,${behind}d" "$folder/out" | grep '^epoch' | grep -q 'loss 0\.[01]' || {
     echo "a rank was lost: $(tail -n 3 "$folder/out")"
     failed=1
