@@ -183,8 +183,11 @@ int gyre_all_to_all_v_begin(struct gyre_comm *comm, const struct gyre_all_to_all
                             struct gyre_operation **op)
 {
     struct gyre_plan *plan = plan_of(comm, v_call->type);
-    if (!plan)
-        return gyre_trouble_set(gyre_thread_trouble(), -ENOMEM, "%s: no memory", v_call->call);
+    if (!plan) {
+        gyre_thread_trouble()->status = 0;
+        return gyre_comm_refused(
+            comm, gyre_trouble_set(gyre_thread_trouble(), -ENOMEM, "%s: no memory", v_call->call));
+    }
     int status = gyre_comm_await_room(comm);
     if (!status)
         status = gyre_comm_start_plan(comm, plan, v_call->out.data, v_call->in.data, op);

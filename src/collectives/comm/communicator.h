@@ -41,6 +41,7 @@ struct gyre_group {
     struct gyre_comm *next; /* of the process's ranks with an open group; under their lock */
     pthread_t thread;       /* the holder, for the process's other ranks */
     bool refused;           /* a call of the group was refused */
+    int lost;               /* the status with which a good call could not be started; 0: all can */
     /* Over, but for the groups that its thread has open on other ranks. */
     bool ended;
     struct gyre_group_run *room; /* for running the group together with those */

@@ -22,6 +22,7 @@ int gyre_group_no_memory(struct gyre_group *group)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
     *trouble = (struct gyre_trouble){0};
+    group->lost = -ENOMEM;
     return gyre_trouble_set(trouble, -ENOMEM, "no memory for a group of %u calls", group->calls);
 }
 
@@ -36,7 +37,7 @@ static int add_call(struct gyre_comm *comm, const struct gyre_group_call *call,
     group->call = grown;
     int status = out ? gyre_work_new(&comm->work, &started) : 0;
     if (status)
-        return status;
+        return group->lost = status;
     group->call[group->calls] = *call;
     group->call[group->calls++].started = started;
     if (started) {

@@ -88,14 +88,33 @@ static void start_one(struct gyre_group_run *run, uint32_t first)
     else
         status = gyre_comm_start(run->comm, &call->request, &op);
     tell_waiters(run, first, status, op);
+    group->lost = status;
 }
 
-/* Starts the next call; false: all are started. */
+/* Leaves out all that is not started yet, where a good call could not be: peers count calls, and
+ * would take the next one for it. */
+static void give_up(struct gyre_group_run *run)
+{
+    struct gyre_group *group = &run->comm->group;
+    gyre_thread_trouble()->status = 0;
+    gyre_trouble_set(gyre_thread_trouble(), group->lost,
+                     "gyre_group_end: a call of the group could not be started, so none behind it "
+                     "was");
+    for (; run->next < group->calls; run->next++)
+        if (!group->call[run->next].pack && group->call[run->next].started)
+            start_handle(&group->call[run->next], group->lost, NULL);
+    note_status(run, group->lost);
+    group->lost = 0;
+}
+
+/* Starts the next call; false: there is none. */
 bool gyre_run_start_next(struct gyre_group_run *run)
 {
     const struct gyre_group *group = &run->comm->group;
     while (run->next < group->calls && group->call[run->next].pack)
         run->next++;
+    if (group->lost)
+        give_up(run);
     if (run->next == group->calls) {
         gyre_comm_refused_in_group(run->comm);
         return false;
@@ -154,8 +173,10 @@ static int run_group_alone(struct gyre_comm *comm)
     struct gyre_group *group = &comm->group;
     begin_comm(&run, comm);
     gyre_domain_enter(comm->domain);
-    for (uint32_t i = 0; i < group->calls; i++) {
-        struct gyre_group_call *call = &group->call[i];
+    if (group->lost)
+        give_up(&run);
+    for (; run.next < group->calls; run.next++) {
+        struct gyre_group_call *call = &group->call[run.next];
         int status = run_call_alone(comm, call);
         if (call->started)
             start_handle(call, status, NULL);
