@@ -151,7 +151,7 @@ void gyre_engine_link_failed(struct gyre_engine *engine, uint32_t peer, int stat
     else if (!trouble.status)
         gyre_trouble_set(&trouble, status, "the link to rank %u failed: %s", peer,
                          gyre_status_name(status));
-    record_link_fault(engine, told ? told : status, peer, &trouble);
+    record_link_fault(engine, trouble.status, peer, &trouble);
 }
 
 void gyre_engine_post_failed(struct gyre_engine *engine, int status)

@@ -160,14 +160,15 @@ int gyre_tcp_renew(struct gyre_pipe *end, int index, int fd, uint32_t number, ui
     return 0;
 }
 
-/* Fails a pipe of which no connection was made before its peer left. */
+/* Fails a pipe of which no connection was made before its peer left. Posts end as over a connection
+ * that has ended: the peer may have left because of a failure of which this rank will hear. */
 static void leave_unmade(struct gyre_tcp_pipe *pipe)
 {
     gyre_trouble_set(&pipe->end.trouble, GYRE_MISMATCH,
                      "rank %u has left by gyre_finalize(), but rank %u still needs it",
                      pipe->end.peer, pipe->end.rank);
     gyre_tcp_pipe_close(pipe);
-    gyre_end_fail(&pipe->end, GYRE_MISMATCH);
+    gyre_end_fail(&pipe->end, GYRE_PEER_LOST);
 }
 
 bool gyre_tcp_gone(struct gyre_pipe *end, int index, bool told)

@@ -463,7 +463,7 @@ static void posts_end_without_a_line(void **state)
     assert_false(gyre_driver_sim.gone(duo.rank[0].right, 0, false));
     assert_true(gyre_driver_sim.gone(duo.rank[0].right, 0, true));
     poll_rank(duo.world, &duo.rank[0]);
-    assert_int_equal(duo.rank[0].status, GYRE_MISMATCH);
+    assert_int_equal(duo.rank[0].status, GYRE_PEER_LOST);
     gyre_driver_sim.detach(duo.rank[0].right);
     duo_end(&duo);
 }
