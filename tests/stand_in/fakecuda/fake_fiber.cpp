@@ -6,10 +6,11 @@
  *     fiber 2             ██▌barrier          ██▌barrier          █ end
  *
  * A fiber whose thread has ended without a barrier takes the next thread, so a kernel without
- * barriers needs one fiber. Only the first entry to a fiber needs ucontext, whose switches ask the
- * kernel for the signal mask: _setjmp() and _longjmp() do the rest. The address sanitizer does not
- * bear jumps between stacks, so there ucontext does all of it. Fibers are kept for the next block;
- * each thread of the host has its own. */
+ * barriers needs one fiber and no switch. At a barrier a fiber turns to the next one, and the last
+ * to the first. The block's caller runs again when all threads have ended. Only the first entry to
+ * a fiber needs ucontext. Jumps between fibers are the compiler's own under the address sanitizer,
+ * which takes those of libc for an unwinding, else _setjmp() and _longjmp(). Fibers are kept for
+ * the next block; each thread of the host has its own. */
 #undef _FORTIFY_SOURCE /* whose longjmp() takes another stack for a fault */
 #include "fake_kernel.h"
 
@@ -36,72 +37,77 @@
 /* -- places to go on at ------------------------------------------------------------------------ */
 
 #ifdef HAS_ASAN
-
-struct place {
-    ucontext_t context;
-};
-
-static void go(struct place *from, struct place *to)
-{
-    swapcontext(&from->context, &to->context);
-}
-
+typedef void *jump_point[5];
+#define LEAVE_POINT(point) __builtin_setjmp(point)
+#define JUMP_TO(point)     __builtin_longjmp(point, 1)
+#define UNWATCHED          __attribute__((no_sanitize_address, noinline))
 #else
+typedef jmp_buf jump_point;
+#define LEAVE_POINT(point) _setjmp(point)
+#define JUMP_TO(point)     _longjmp(point, 1)
+#define UNWATCHED
+#endif
 
 struct place {
     ucontext_t context; /* of the first entry */
     bool is_new;
-    jmp_buf at;
+    jump_point at;
 };
 
-static void go(struct place *from, struct place *to)
+UNWATCHED static void enter(struct place *to)
 {
-    if (_setjmp(from->at))
-        return;
     if (to->is_new) {
         to->is_new = false;
         setcontext(&to->context);
     }
-    _longjmp(to->at, 1);
+    JUMP_TO(to->at);
 }
 
-#endif
+UNWATCHED static void go(struct place *from, struct place *to)
+{
+    if (!LEAVE_POINT(from->at))
+        enter(to);
+}
 
 /* -- fibers ------------------------------------------------------------------------------------ */
-
-enum fiber_state { FIBER_IDLE, FIBER_WAITING, FIBER_ENDED };
 
 struct fiber {
     struct place place;
     char *stack;
     void *shadow; /* of the address sanitizer */
     unsigned thread;
-    enum fiber_state state;
 };
 
 struct fiber_crew {
-    struct place scheduler;
-    void *shadow;
-    const void *bottom; /* of the scheduler's stack */
+    struct fiber caller; /* of the block; its stack is the host thread's */
+    const void *bottom;  /* of the caller's stack */
     size_t size;
     struct fiber fiber[FIBERS_MOST];
-    struct fiber *now;
+    struct fiber *last, *now;
+    unsigned threads, turn, waiting; /* of the block; had their turn since a barrier; wait there */
+    bool started;                    /* all threads have been */
     void (*before)(unsigned thread);
     void (*call)(const void *context);
     const void *context;
 };
 
 /* A host thread's crew. Thread-local memory is taken from small stacks, so it lies elsewhere. */
-static thread_local struct crew_owner {
-    struct fiber_crew *crew;
+static __thread struct fiber_crew *crew;
 
+/* Frees it when the host thread ends. Whoever names a variable with a destructor asks each time
+ * whether it was made. */
+static thread_local struct crew_owner {
     ~crew_owner()
     {
         for (int i = 0; crew && i < FIBERS_MOST; i++)
             free(crew->fiber[i].stack);
         free(crew);
+        crew = NULL;
     }
-} own;
+    void own()
+    {
+    }
+} owner;
 
 [[noreturn]] static void refuse(const char *what)
 {
@@ -109,49 +115,38 @@ static thread_local struct crew_owner {
     abort();
 }
 
-/* -- what the address sanitizer wants to know -------------------------------------------------- */
-
-static void leave_for(void **shadow, const void *bottom, size_t size)
-{
-#ifdef HAS_ASAN
-    __sanitizer_start_switch_fiber(shadow, bottom, size);
-#else
-    (void)shadow, (void)bottom, (void)size;
-#endif
-}
-
-static void arrive(void *shadow, bool in_fiber)
-{
-#ifdef HAS_ASAN
-    if (in_fiber)
-        __sanitizer_finish_switch_fiber(shadow, &own.crew->bottom, &own.crew->size);
-    else
-        __sanitizer_finish_switch_fiber(shadow, NULL, NULL);
-#else
-    (void)shadow, (void)in_fiber;
-#endif
-}
-
 /* -- switches ---------------------------------------------------------------------------------- */
 
-/* Back to the scheduler, until it turns to this fiber again. */
-static void give_way(enum fiber_state state)
+/* What the address sanitizer wants to know: where the host thread's stack will be. */
+static void leave_for(struct fiber *from, const struct fiber *to)
 {
-    struct fiber *fiber = own.crew->now;
-    fiber->state = state;
-    leave_for(&fiber->shadow, own.crew->bottom, own.crew->size);
-    go(&fiber->place, &own.crew->scheduler);
-    arrive(own.crew->now->shadow, true);
+#ifdef HAS_ASAN
+    if (to->stack)
+        __sanitizer_start_switch_fiber(&from->shadow, to->stack, STACK_BYTES);
+    else
+        __sanitizer_start_switch_fiber(&from->shadow, crew->bottom, crew->size);
+#else
+    (void)from, (void)to;
+#endif
 }
 
-static void fiber_main()
+/* A switch from the caller tells where its stack is. */
+static void arrive(const struct fiber *at)
 {
-    arrive(NULL, true);
-    for (;;) {
-        own.crew->call(own.crew->context);
-        give_way(FIBER_ENDED);
+#ifdef HAS_ASAN
+    const void *bottom;
+    size_t size;
+    __sanitizer_finish_switch_fiber(at->shadow, &bottom, &size);
+    if (crew->last == &crew->caller) {
+        crew->bottom = bottom;
+        crew->size = size;
     }
+#else
+    (void)at;
+#endif
 }
+
+static void fiber_main();
 
 static void make_fiber(struct fiber *fiber)
 {
@@ -163,64 +158,85 @@ static void make_fiber(struct fiber *fiber)
     fiber->place.context.uc_stack.ss_size = STACK_BYTES;
     fiber->place.context.uc_link = NULL;
     makecontext(&fiber->place.context, fiber_main, 0);
-#ifndef HAS_ASAN
     fiber->place.is_new = true;
-#endif
 }
 
-/* Runs the fiber until it gives way. */
-static void turn_to(struct fiber *fiber)
+/* Returns when somebody turns to `from` again. */
+static void turn_to(struct fiber *from, struct fiber *to)
 {
-    if (!fiber->stack)
-        make_fiber(fiber);
-    own.crew->now = fiber;
-    own.crew->before(fiber->thread);
-    leave_for(&own.crew->shadow, fiber->stack, STACK_BYTES);
-    go(&own.crew->scheduler, &fiber->place);
-    arrive(own.crew->shadow, false);
+    if (to != &crew->caller && !to->stack)
+        make_fiber(to);
+    crew->last = from;
+    crew->now = to;
+    leave_for(from, to);
+    go(&from->place, &to->place);
+    arrive(from);
+}
+
+/* Whoever is next: of the first threads to start, or of those that a barrier has freed, each in its
+ * fiber; the caller where all have ended. */
+static struct fiber *next_fiber(void)
+{
+    if (++crew->turn == crew->threads) {
+        if (!crew->waiting)
+            return &crew->caller;
+        if (crew->waiting != crew->threads)
+            refuse("has a barrier that not all threads of a block reach");
+        crew->started = true;
+        crew->turn = crew->waiting = 0;
+    }
+    struct fiber *next = &crew->fiber[crew->started ? crew->turn : crew->waiting];
+    if (!crew->started)
+        next->thread = crew->turn;
+    return next;
+}
+
+static void give_way(struct fiber *fiber)
+{
+    struct fiber *next = next_fiber();
+    if (next != fiber)
+        turn_to(fiber, next);
+    crew->before(fiber->thread);
+}
+
+static void fiber_main()
+{
+    struct fiber *self = crew->now;
+    arrive(self);
+    crew->before(self->thread);
+    for (;;) {
+        crew->call(crew->context);
+        give_way(self);
+    }
 }
 
 /* -- a block ----------------------------------------------------------------------------------- */
 
-/* Starts each thread; returns how many wait at a barrier, in the first fibers. */
-static unsigned start_threads(unsigned threads)
+static void make_crew(void)
 {
-    unsigned waiting = 0;
-    for (unsigned t = 0; t < threads; t++) {
-        struct fiber *fiber = &own.crew->fiber[waiting];
-        fiber->thread = t;
-        turn_to(fiber);
-        waiting += fiber->state == FIBER_WAITING;
-    }
-    return waiting;
-}
-
-static unsigned go_on(unsigned threads)
-{
-    unsigned waiting = 0;
-    for (unsigned t = 0; t < threads; t++) {
-        turn_to(&own.crew->fiber[t]);
-        waiting += own.crew->fiber[t].state == FIBER_WAITING;
-    }
-    return waiting;
+    crew = static_cast<struct fiber_crew *>(calloc(1, sizeof *crew));
+    owner.own();
 }
 
 extern "C" void fake_fibers_run(unsigned threads, void (*before)(unsigned thread),
                                 void (*call)(const void *context), const void *context)
 {
-    if (!own.crew)
-        own.crew = static_cast<struct fiber_crew *>(calloc(1, sizeof *own.crew));
-    if (!own.crew || threads > FIBERS_MOST)
+    if (!crew)
+        make_crew();
+    if (!crew || threads > FIBERS_MOST)
         refuse("has larger blocks than a device takes, or there is no memory for its threads");
-    own.crew->before = before;
-    own.crew->call = call;
-    own.crew->context = context;
-    for (unsigned waiting = start_threads(threads); waiting; waiting = go_on(threads))
-        if (waiting != threads)
-            refuse("has a barrier that not all threads of a block reach");
+    crew->before = before;
+    crew->call = call;
+    crew->context = context;
+    crew->threads = threads;
+    crew->turn = crew->waiting = 0;
+    crew->started = false;
+    crew->fiber[0].thread = 0;
+    turn_to(&crew->caller, &crew->fiber[0]);
 }
 
 extern "C" void fake_fibers_meet(void)
 {
-    give_way(FIBER_WAITING);
+    crew->waiting++;
+    give_way(crew->now);
 }

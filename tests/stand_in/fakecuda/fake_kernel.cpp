@@ -70,10 +70,16 @@ struct block_call {
     void **arguments;
 };
 
+/* Threads are turned to in their order, from 0 on after each barrier. */
 static void turn_to(unsigned thread)
 {
-    threadIdx = {thread % blockDim.x, thread / blockDim.x % blockDim.y,
-                 thread / blockDim.x / blockDim.y};
+    if (thread == 0) {
+        threadIdx = {0, 0, 0};
+    } else if (++threadIdx.x == blockDim.x) {
+        threadIdx.x = 0;
+        threadIdx.z += threadIdx.y + 1 == blockDim.y;
+        threadIdx.y = threadIdx.y + 1 == blockDim.y ? 0 : threadIdx.y + 1;
+    }
 }
 
 static void call_thread(const void *context)

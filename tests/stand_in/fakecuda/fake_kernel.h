@@ -39,8 +39,9 @@ void fake_kernel_run(const void *function, dim3 grid, dim3 block, void **argumen
                      size_t shared_bytes);
 
 /* Runs call(context) for each of `threads` threads of a block, which may meet at barriers: `before`
- * is called whenever the host thread turns to another of them, with its number. Ends the process
- * with a message where some threads of a block end and others wait. Any thread. */
+ * is called whenever the host thread turns to another of them, with its number: from 0 to the last
+ * one, and again after each barrier. Ends the process with a message where some threads of a block
+ * end and others wait. Any thread. */
 void fake_fibers_run(unsigned threads, void (*before)(unsigned thread),
                      void (*call)(const void *context), const void *context);
 
