@@ -49,8 +49,8 @@ cli/doctor/hosts         base knobs cli/doctor cli/doctor/checks launch transpor
                          transport/join/place.h transport/net
 cli/inspect              base cli checkpoint data data/files data/safetensors
 cli/plan                 base cli collectives/algorithms/table.h collectives/choose
-                         collectives/engine collectives/schedule transport/link
-                         transport/link/sim transport/stream/frame.h
+                         collectives/engine collectives/schedule collectives/rehearsal
+                         transport/link transport/link/sim transport/stream/frame.h
 cli/predict              base cli data/files trained
 cli/show                 base knobs cli cli/show/page collectives/algorithms/table.h
                          collectives/choose collectives/prove collectives/schedule
@@ -105,6 +105,8 @@ collectives/staging      base collectives/plan collectives/kernels device transp
 collectives/plan         base base/machine collectives/kernels collectives/choose
                          collectives/schedule transport/stream/signature.h device
 collectives/choose       base base/disk collectives/algorithms/table.h collectives/schedule
+                         collectives/rehearsal
+collectives/rehearsal     base collectives/choose collectives/schedule
 collectives/prove        base collectives/algorithms/table.h collectives/schedule
 collectives/algorithms   base collectives/schedule
 collectives/schedule     base

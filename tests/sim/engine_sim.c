@@ -27,8 +27,11 @@ void sim_open(struct sim *sim, const struct sim_run *run)
     struct gyre_sim_options options = sim_rough(run->n, run->seed, run->piece_bytes);
     uint32_t n;
     if (run->link)
-        options = (struct gyre_sim_options){
-            .seed = run->seed, .n = run->n, .link = *run->link, .window_bytes = 1 << 30};
+        options = (struct gyre_sim_options){.seed = run->seed,
+                                            .n = run->n,
+                                            .link = *run->link,
+                                            .window_bytes = 1 << 30,
+                                            .shared_ways = true};
     *sim = (struct sim){.n = run->n, .left = run->n};
     if (run->layout)
         assert_int_equal(gyre_layout_read("layout", run->layout, &sim->layout, &n, NULL), 0);

@@ -345,8 +345,7 @@ int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_sl
 
 /* -- the operation ----------------------------------------------------------------------------- */
 
-/* The price of a byte in percent, above 100 where slices do not stay in the cache. */
-static uint64_t spill(uint64_t bytes, const struct gyre_tuning *tuning)
+uint64_t gyre_cost_spill(uint64_t bytes, const struct gyre_tuning *tuning)
 {
     uint64_t percent = 100;
     for (uint64_t window = tuning->window_kib * 1024; window < bytes && percent < 1000; window *= 2)
@@ -367,7 +366,7 @@ uint64_t gyre_cost_total(const struct gyre_cost *slice, uint64_t count, uint64_t
         return GYRE_COST_NEVER;
     if (count <= slice_count)
         return slice->path.all;
-    uint64_t percent = spill(scaled(slice_bytes, lanes, 1), tuning);
+    uint64_t percent = gyre_cost_spill(scaled(slice_bytes, lanes, 1), tuning);
     uint64_t path = slowed(slice->path, percent), links = slowed(slice->busy, percent);
     uint64_t each =
         larger_cost(path / lanes, larger_cost(links, scaled(slice->work, percent, 100)));

@@ -55,4 +55,8 @@ void gyre_walk_deinit(struct gyre_walk *walk);
 uint64_t gyre_cost_total(const struct gyre_cost *slice, uint64_t count, uint64_t slice_count,
                          uint64_t slice_bytes, uint32_t lanes, const struct gyre_tuning *tuning);
 
+/* The price of a byte that a core moves, in percent: above 100 where so many bytes of slices do not
+ * stay in the cache. */
+uint64_t gyre_cost_spill(uint64_t bytes, const struct gyre_tuning *tuning);
+
 #endif
