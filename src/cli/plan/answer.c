@@ -22,8 +22,9 @@ static struct gyre_slice chosen_slice(const struct gyre_question *q,
     return slice;
 }
 
-int gyre_plan_reprice(const struct gyre_question *q, const struct gyre_choice *choice,
-                      const struct gyre_link_kinds *link_kinds, uint64_t *ps)
+/* The formula's price. */
+static int sum_up(const struct gyre_question *q, const struct gyre_choice *choice,
+                  const struct gyre_link_kinds *link_kinds, uint64_t *ps)
 {
     struct gyre_slice slice = chosen_slice(q, choice);
     struct gyre_walk walk = {0};
@@ -37,11 +38,29 @@ int gyre_plan_reprice(const struct gyre_question *q, const struct gyre_choice *c
     return status;
 }
 
+int gyre_plan_reprice(const struct gyre_question *q, const struct gyre_choice *choice,
+                      const struct gyre_link_kinds *link_kinds, uint64_t *ps)
+{
+    struct gyre_question question = *q;
+    struct gyre_choice again = *choice;
+    question.link_kinds = *link_kinds;
+    if (choice->work == 0)
+        return sum_up(q, choice, link_kinds, ps);
+    int status = gyre_choice_rehearse(&question, &again, GYRE_PLAN_WORK);
+    *ps = again.cost_ps;
+    return status;
+}
+
 static void drop_latency(struct gyre_tuning *tuning)
 {
     for (int kind = 0; kind < GYRE_LINK_KINDS; kind++)
         tuning->link[kind].latency_ns = tuning->link[kind].message_ns =
             tuning->link[kind].grant_ns = 0;
+}
+
+static uint64_t lower(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
 }
 
 static uint64_t less(uint64_t a, uint64_t b)
@@ -54,7 +73,7 @@ static int find_parts(const struct gyre_question *q, const struct gyre_choice *c
 {
     struct gyre_tuning tuning = *q->link_kinds.tuning;
     struct gyre_link_kinds link_kinds = q->link_kinds;
-    uint64_t all, no_latency = 0, no_folds = 0, network = 0;
+    uint64_t all = 0, no_latency = 0, no_folds = 0, network = 0;
     link_kinds.tuning = &tuning;
     int status = gyre_plan_reprice(q, choice, &link_kinds, &all);
     drop_latency(&tuning);
@@ -66,9 +85,13 @@ static int find_parts(const struct gyre_question *q, const struct gyre_choice *c
     tuning.link[link_kinds.near].kib_ps = 0;
     if (status == 0)
         status = gyre_plan_reprice(q, choice, &link_kinds, &network);
-    *parts = (struct gyre_plan_parts){.latency = less(all, no_latency),
-                                      .folds = less(no_latency, no_folds),
-                                      .inside = less(no_folds, network),
+    /* What takes no time may bring messages into a worse order, and the whole take longer. */
+    no_latency = lower(all, no_latency);
+    no_folds = lower(no_latency, no_folds);
+    network = lower(no_folds, network);
+    *parts = (struct gyre_plan_parts){.latency = all - no_latency,
+                                      .folds = no_latency - no_folds,
+                                      .inside = no_folds - network,
                                       .network = network};
     return status;
 }
@@ -160,14 +183,17 @@ static int add_row(const struct gyre_question *q, const struct gyre_algorithm *a
     return status;
 }
 
+/* Rehearses the row, as it is and in its best cut if that could make it the best. */
 static int finish_row(const struct gyre_question *q, struct gyre_plan_row *row, uint64_t best_ps,
-                      struct gyre_trouble *trouble)
+                      uint64_t *work_left, struct gyre_trouble *trouble)
 {
     struct gyre_question question = without_slow_node(q);
-    int status = 0;
     question.algorithm = row->choice.algorithm;
-    if (row->choice.cost_ps / GYRE_CUT_GAIN < best_ps)
-        status = gyre_choose(&question, &row->choice, NULL, trouble);
+    question.work_most = lower(*work_left, GYRE_PLAN_WORK);
+    int status = row->choice.cost_ps / GYRE_CUT_GAIN < best_ps
+                     ? gyre_choose(&question, &row->choice, NULL, trouble)
+                     : gyre_choice_rehearse(&question, &row->choice, question.work_most);
+    *work_left -= lower(*work_left, 3 * row->choice.work);
     if (status == 0 && q->link_kinds.slow_kib_ps != 0)
         status = gyre_plan_reprice(q, &row->choice, &q->link_kinds, &row->slow_ps);
     return status == 0 ? measure_row(q, row) : status;
@@ -183,8 +209,9 @@ static int price_algorithms(const struct gyre_question *q, struct gyre_plan_answ
             status = add_row(q, gyre_algorithms[i], answer, trouble);
     qsort(answer->row, answer->rows, sizeof *answer->row, by_cost);
     const uint64_t best_ps = answer->row[0].choice.cost_ps;
+    uint64_t work_left = GYRE_PLAN_WORK_ALL;
     for (uint32_t i = 0; status == 0 && i < answer->rows; i++)
-        status = finish_row(q, &answer->row[i], best_ps, trouble);
+        status = finish_row(q, &answer->row[i], best_ps, &work_left, trouble);
     qsort(answer->row, answer->rows, sizeof *answer->row, by_cost);
     for (uint32_t i = 1; i < answer->rows; i++)
         if (answer->row[i].slow_ps < answer->row[answer->best_if_slow].slow_ps)

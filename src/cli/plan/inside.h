@@ -9,6 +9,11 @@
 
 #define GYRE_PLAN_ROWS_MAX 32
 
+/* Messages and rounds that are rehearsed (collectives/rehearsal): of one choice, of a whole answer.
+ * */
+#define GYRE_PLAN_WORK     (UINT64_C(1) << 20)
+#define GYRE_PLAN_WORK_ALL (UINT64_C(1) << 22)
+
 enum {
     NODES,
     RANKS,

@@ -1,6 +1,6 @@
 /* gyre plan: what a cluster that one does not have would take for an operation, or for a step of a
- * training. The cost model that communicators choose by is asked about the same schedules. Tested
- * by tests/program/cli/plan.sh. */
+ * training. The schedules that communicators run are rehearsed, or, where that takes too long,
+ * priced by the formula. Tested by tests/program/cli/plan.sh. */
 #include "cli/commands.h"
 
 #include "cli/common.h"
@@ -12,7 +12,9 @@ static void print_plan_help(void)
 {
     puts("usage: gyre plan [FLAGS]\n\n"
          "Says what an operation, or a step of a training, would take on a cluster: time by "
-         "algorithm, where it goes, memory and connections, what one slow link costs.\n\nflags:");
+         "algorithm, where it goes, memory and connections, what one slow link costs.\n"
+         "A time with a ~ is the formula's: to rehearse the schedule would take too long.\n\n"
+         "flags:");
     gyre_flags_print(gyre_plan_flags, FLAGS);
     puts("\nPrices inside a node are those of GYRE_TUNE_FILE, or the built-in ones.\n"
          "\nexamples: gyre plan --nodes 128 --ranks 8 --link 100G:5us --size 1G\n"

@@ -4,15 +4,15 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char *time_text(char text[24], uint64_t ps)
+static const char *time_text(char text[23], uint64_t ps)
 {
     double us = (double)ps / 1e6;
     if (us < 1000)
-        snprintf(text, 24, "%.1f us", us);
+        snprintf(text, 23, "%.1f us", us);
     else if (us < 1e6)
-        snprintf(text, 24, "%.2f ms", us / 1e3);
+        snprintf(text, 23, "%.2f ms", us / 1e3);
     else
-        snprintf(text, 24, "%.2f s", us / 1e6);
+        snprintf(text, 23, "%.2f s", us / 1e6);
     return text;
 }
 
@@ -57,6 +57,14 @@ static void print_plan_title(const struct gyre_plan_asked *a, const struct gyre_
     printf("%10s%10s%14s\n", "scratch", "sent", "links");
 }
 
+/* A time that was not rehearsed has a mark. */
+static const char *row_time_text(char text[24], const struct gyre_plan_row *row, uint64_t ps)
+{
+    text[0] = '~';
+    time_text(text + (row->choice.work == 0), ps);
+    return text;
+}
+
 static void print_plan_row(const struct gyre_plan_asked *a, const struct gyre_plan_answer *answer,
                            const struct gyre_plan_row *row)
 {
@@ -65,9 +73,9 @@ static void print_plan_row(const struct gyre_plan_asked *a, const struct gyre_pl
     printf("%-18s%9s%7u%12s", row->choice.algorithm->name,
            bytes < 2 * row->choice.slice_bytes ? "whole"
                                                : bytes_text(slice, row->choice.slice_bytes),
-           row->choice.lanes, time_text(time, row->choice.cost_ps));
+           row->choice.lanes, row_time_text(time, row, row->choice.cost_ps));
     if (a->slow_bits_per_second != 0)
-        printf("%12s", time_text(slow, row->slow_ps));
+        printf("%12s", row_time_text(slow, row, row->slow_ps));
     snprintf(links, sizeof links, "%" PRIu64 " + %" PRIu64, row->near, row->far);
     printf("%10s%10s%14s\n", bytes_text(scratch, row->scratch_bytes),
            bytes_text(sent, row->sent_bytes), links);
@@ -163,6 +171,7 @@ static void print_row_object(const struct gyre_plan_asked *a, const struct gyre_
     printf("%s\n  {\"algorithm\":\"%s\",\"slice_bytes\":%" PRIu64 ",\"lanes\":%u,\"us\":%.3f",
            first ? "" : ",", row->choice.algorithm->name, row->choice.slice_bytes,
            row->choice.lanes, (double)row->choice.cost_ps / 1e6);
+    printf(",\"rehearsed\":%s", row->choice.work != 0 ? "true" : "false");
     if (a->slow_bits_per_second != 0)
         printf(",\"slow_us\":%.3f", (double)row->slow_ps / 1e6);
     if (row->simulated_ps != 0)

@@ -10,6 +10,7 @@
 #include "cli/plan/inside.h"
 
 #include "collectives/engine/engine.h"
+#include "collectives/rehearsal/rehearsal.h"
 #include "transport/link/driver.h"
 #include "transport/link/sim/world.h"
 #include "transport/stream/frame.h"
@@ -39,6 +40,7 @@ struct simulation {
     struct gyre_sim_world *world;
     struct simulated_rank *rank;
     void *input, *output;
+    uint64_t small; /* as in struct gyre_slice, of the plan that ran */
     uint32_t n;
 };
 
@@ -185,6 +187,7 @@ static int start_simulated(struct simulation *sim, uint32_t r, struct gyre_troub
     int status = gyre_engine_plan(rank->engine, &sim->shape, &plan, trouble);
     if (status != 0)
         return status;
+    sim->small = plan->small;
     rank->op = gyre_engine_start(rank->engine, plan, reads ? sim->input : NULL,
                                  writes ? sim->output : NULL);
     gyre_sim_world_wake(sim->world, r, 0);
@@ -223,18 +226,40 @@ static int play_simulation(struct simulation *sim, struct gyre_trouble *trouble)
     return 0;
 }
 
+/* What the plan says of that which ran. */
+static int price_alike(const struct simulation *sim, struct gyre_plan_row *row)
+{
+    struct gyre_link_kinds link_kinds = sim->asked->question.link_kinds;
+    struct gyre_rehearsal rehearsal = {.algorithm = row->choice.algorithm,
+                                       .whole = sim->asked->question.whole,
+                                       .lanes = row->choice.lanes,
+                                       .link_kinds = &link_kinds,
+                                       .unasked = eager_bytes(sim->asked),
+                                       .work_most = GYRE_PLAN_WORK};
+    struct gyre_choice choice = row->choice;
+    uint64_t work;
+    link_kinds.tuning = &sim->prices.tuning;
+    rehearsal.whole.small = sim->small;
+    rehearsal.slice_count = gyre_slice_elements(rehearsal.whole.count, rehearsal.whole.element,
+                                                row->choice.slice_bytes);
+    choice.small = sim->small;
+    choice.work = 0;
+    int status = gyre_rehearse(&rehearsal, &row->alike_ps, &work);
+    return status != 0 || row->alike_ps != GYRE_COST_NEVER
+               ? status
+               : gyre_plan_reprice(&sim->asked->question, &choice, &link_kinds, &row->alike_ps);
+}
+
 static int simulate_row(struct simulation *sim, struct gyre_plan_row *row,
                         struct gyre_trouble *trouble)
 {
-    struct gyre_question q = sim->asked->question;
-    q.link_kinds.tuning = &sim->prices.tuning;
     int status = open_simulation(sim, trouble);
     for (uint32_t r = 0; status == 0 && r < sim->n; r++)
         status = start_simulated(sim, r, trouble);
     if (status == 0)
         status = play_simulation(sim, trouble);
     if (status == 0)
-        status = gyre_plan_reprice(&q, &row->choice, &q.link_kinds, &row->alike_ps);
+        status = price_alike(sim, row);
     if (status == 0)
         row->simulated_ps = gyre_sim_world_now(sim->world) * 1000;
     close_simulation(sim);

@@ -169,6 +169,7 @@ static int read_settings(struct gyre_choices_asked *a, struct gyre_trouble *trou
     a->question.lanes = (uint32_t)lanes;
     a->question.in_order = a->preference.reproducible;
     a->question.link_kinds.tuning = &a->preference.tuning;
+    a->question.work_most = GYRE_CHOOSE_WORK;
     return status;
 }
 

@@ -9,11 +9,15 @@
  * than the best so far. Of two algorithms at one price the choice is the one that keeps the order
  * of ranks, then the one that was walked first.
  *
+ * The formula of cost.h finds who is good. Between machines the good ones are then rehearsed
+ * message by message (collectives/rehearsal), as far as there is time, and the rehearsal decides.
+ *
  * An algorithm that has two ways, chosen by `small` (direct: one-shot, two-shot), is priced in
  * both. */
 #include "collectives/choose/choose.h"
 
 #include "collectives/algorithms/table.h"
+#include "collectives/rehearsal/rehearsal.h"
 
 #include <errno.h>
 
@@ -48,11 +52,44 @@ bool gyre_choosable(const struct gyre_question *q, const struct gyre_algorithm *
 
 /* -- one candidate ----------------------------------------------------------------------------- */
 
+#define FINALISTS_MAX 32u
+
 struct chooser {
     const struct gyre_question *question;
     struct gyre_walk walk;
     int status;
+    struct gyre_choice finalist[FINALISTS_MAX]; /* to be rehearsed */
+    uint32_t finalists;
 };
+
+/* Whether candidates are rehearsed: ways between machines are what messages wait for. Inside a
+ * machine cores are, and the formula was measured there. */
+static bool rehearses(const struct gyre_question *q)
+{
+    return q->work_most != 0 && q->whole.layout != NULL && q->whole.layout->nodes > 1 &&
+           q->link_kinds.far == GYRE_LINK_NETWORK;
+}
+
+/* The formula's price from which on a candidate is out, if `best` is the price of the best. */
+static uint64_t limit_beside(const struct gyre_question *q, uint64_t best)
+{
+    return rehearses(q) && best < GYRE_COST_NEVER / 2 ? best + best / 2 : best;
+}
+
+static bool is_same_cut(const struct gyre_choice *a, const struct gyre_choice *b)
+{
+    return a->algorithm == b->algorithm && a->slice_bytes == b->slice_bytes;
+}
+
+static void send_to_final(struct chooser *chooser, const struct gyre_choice *c)
+{
+    uint32_t same = 0;
+    while (same < chooser->finalists && !is_same_cut(&chooser->finalist[same], c))
+        same++;
+    if (rehearses(chooser->question) && c->cost_ps != GYRE_COST_NEVER &&
+        same == chooser->finalists && same < FINALISTS_MAX)
+        chooser->finalist[chooser->finalists++] = *c;
+}
 
 /* The number of blocks of a slice that are under way together. */
 static uint64_t blocks_of(const struct gyre_question *q)
@@ -183,10 +220,17 @@ static void consider(struct chooser *chooser, const struct gyre_algorithm *algor
     if (!gyre_choosable(q, algorithm, &why))
         return;
     /* Without a second, a price above the best need not be exact. */
-    uint64_t usual = usual_slice(q), limit = second ? second->cost_ps : best->cost_ps;
+    uint64_t usual = usual_slice(q);
+    uint64_t limit = limit_beside(q, second ? second->cost_ps : best->cost_ps);
     struct gyre_choice c = candidate(chooser, algorithm, usual, limit);
-    if (q->whole.count * q->whole.element > SLICE_LONG * usual && c.cost_ps / GYRE_CUT_GAIN < limit)
+    send_to_final(chooser, &c);
+    if (q->whole.count * q->whole.element > SLICE_LONG * usual &&
+        c.cost_ps / GYRE_CUT_GAIN < limit) {
+        struct gyre_choice uncut = c;
         choose_cut(chooser, &c, limit);
+        if (c.slice_bytes != uncut.slice_bytes)
+            send_to_final(chooser, &c);
+    }
     if (better(&c, best)) {
         if (second)
             *second = *best;
@@ -206,6 +250,82 @@ static void choose_algorithm(struct chooser *chooser, struct gyre_choice *best,
     for (const struct gyre_algorithm *const *it = gyre_algorithms; !q->algorithm && *it; it++)
         if (*it != first)
             consider(chooser, *it, best, second);
+}
+
+/* -- the final --------------------------------------------------------------------------------- */
+
+int gyre_choice_rehearse(const struct gyre_question *q, struct gyre_choice *choice,
+                         uint64_t work_most)
+{
+    struct gyre_rehearsal rehearsal = {.algorithm = choice->algorithm,
+                                       .whole = q->whole,
+                                       .lanes = choice->lanes,
+                                       .link_kinds = &q->link_kinds,
+                                       .work_most = work_most};
+    uint64_t ps, work;
+    rehearsal.whole.small = choice->small;
+    rehearsal.slice_count =
+        gyre_slice_elements(q->whole.count, q->whole.element, choice->slice_bytes);
+    int status = gyre_rehearse(&rehearsal, &ps, &work);
+    choice->work = status == 0 && ps != GYRE_COST_NEVER ? work : 0;
+    if (choice->work != 0)
+        choice->cost_ps = ps;
+    return status;
+}
+
+static void sort_finalists(struct chooser *chooser)
+{
+    for (uint32_t i = 1; i < chooser->finalists; i++) {
+        struct gyre_choice c = chooser->finalist[i];
+        uint32_t at = i;
+        for (; at > 0 && better(&c, &chooser->finalist[at - 1]); at--)
+            chooser->finalist[at] = chooser->finalist[at - 1];
+        chooser->finalist[at] = c;
+    }
+}
+
+/* Rehearses the finalists, the formula's best first, until the work is done. Keeps those that were
+ * rehearsed: prices of both kinds are not compared. */
+static void rehearse_finalists(struct chooser *chooser)
+{
+    uint64_t left = chooser->question->work_most;
+    uint64_t most = limit_beside(chooser->question, chooser->finalist[0].cost_ps);
+    uint32_t rehearsed = 0;
+    for (uint32_t i = 0; i < chooser->finalists && chooser->status == 0; i++) {
+        struct gyre_choice *c = &chooser->finalist[i];
+        if (c->cost_ps > most)
+            break;
+        int status = gyre_choice_rehearse(chooser->question, c, left);
+        chooser->status = status == -ENOMEM ? status : 0;
+        if (c->work == 0)
+            break;
+        left -= c->work;
+        chooser->finalist[rehearsed++] = *c;
+    }
+    chooser->finalists = rehearsed;
+}
+
+/* Another algorithm than the first finalist's, NULL: there is none. */
+static const struct gyre_choice *other_finalist(const struct chooser *chooser)
+{
+    for (uint32_t i = 1; i < chooser->finalists; i++)
+        if (chooser->finalist[i].algorithm != chooser->finalist[0].algorithm)
+            return &chooser->finalist[i];
+    return NULL;
+}
+
+/* The formula's choice stands where there was time for one algorithm only. */
+static void run_final(struct chooser *chooser, struct gyre_choice *best, struct gyre_choice *second)
+{
+    sort_finalists(chooser);
+    rehearse_finalists(chooser);
+    sort_finalists(chooser);
+    const struct gyre_choice *other = other_finalist(chooser);
+    if (chooser->finalists == 0 || (other == NULL && chooser->question->algorithm == NULL))
+        return;
+    *best = chooser->finalist[0];
+    if (second != NULL && other != NULL)
+        *second = *other;
 }
 
 static int refuse_question(const struct gyre_question *q, struct gyre_trouble *trouble)
@@ -231,8 +351,11 @@ static int ask_price(const struct gyre_question *question, struct gyre_choice *b
     if (second)
         *second = *best;
     choose_algorithm(&chooser, best, second);
-    if (best->algorithm)
+    if (best->algorithm) {
         choose_cut(&chooser, best, best->cost_ps);
+        send_to_final(&chooser, best);
+    }
+    run_final(&chooser, best, second);
     gyre_walk_deinit(&chooser.walk);
     if (chooser.status)
         return gyre_trouble_set(trouble, chooser.status, "no memory to choose an algorithm");

@@ -20,7 +20,13 @@ struct gyre_question {
     uint64_t slice_bytes;
     uint32_t lanes;
     bool uncut; /* only slices of the usual length, for who asks about many algorithms */
+    /* The messages and rounds that may be rehearsed (collectives/rehearsal) to find the best of
+     * those that the formula finds good; 0: the formula alone. */
+    uint64_t work_most;
 };
+
+/* The work of a choice that a communicator makes: a third of a millisecond. */
+#define GYRE_CHOOSE_WORK 2000
 
 struct gyre_choice {
     const struct gyre_algorithm *algorithm;
@@ -28,6 +34,7 @@ struct gyre_choice {
     uint64_t small; /* as in struct gyre_slice */
     uint32_t lanes;
     uint64_t cost_ps; /* as the model predicts; GYRE_COST_NEVER: not computed */
+    uint64_t work;    /* of the rehearsal that found the cost; 0: the formula did */
 };
 
 /* Finds the cheapest choice, and in *second (may be NULL) the cheapest with another algorithm,
@@ -36,6 +43,11 @@ struct gyre_choice {
  * one, cannot build the operation. -ENOMEM. */
 int gyre_choose(const struct gyre_question *question, struct gyre_choice *best,
                 struct gyre_choice *second, struct gyre_trouble *trouble);
+
+/* Rehearses the choice, if it takes at most so much work, and writes its cost_ps and its work. Not
+ * 0: as gyre_rehearse(). */
+int gyre_choice_rehearse(const struct gyre_question *question, struct gyre_choice *choice,
+                         uint64_t work_most);
 
 /* Whether the algorithm may be chosen for the question. If not, *why says why in a few words. */
 bool gyre_choosable(const struct gyre_question *question, const struct gyre_algorithm *algorithm,

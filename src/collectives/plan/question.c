@@ -29,7 +29,8 @@ static struct gyre_question question_of(const struct gyre_shape *shape,
         .in_order = shape->in_order || (wish && wish->reproducible),
         .algorithm = options->algorithm,
         .slice_bytes = options->slice_bytes,
-        .lanes = options->lanes};
+        .lanes = options->lanes,
+        .work_most = GYRE_CHOOSE_WORK};
     if (wish && !question.algorithm)
         question.algorithm = gyre_rules_find(&wish->rules, &question.whole, question.in_order);
     return question;

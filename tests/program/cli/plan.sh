@@ -13,15 +13,14 @@ near() { # what, a number, another: equal to a tenth of a percent
         offend "$1: $2 and $3 differ"
 }
 
-# The same answer as `gyre show choices`, which knows the built-in network: 25G:15us.
-for size in 8 64K 1M 16M; do
-    for cluster in '8 1' '4 4' '16 2'; do
-        set -- $cluster
-        chosen=$("$gyre" show choices --nodes "${1}x$2" -b $size -e $size --json |
-            sed -n 's/.*"algorithm":"\([a-z_]*\)".*/\1/p')
-        expect 0 "\"best\":\"$chosen\"" --nodes "$1" --ranks "$2" --link 23.405714G:15us \
-            --size $size --json
-    done
+# The same answer as `gyre show choices`, which knows the built-in network: 25G:15us. It has less
+# time, so not of the longest operations of many ranks.
+for asked in '8 8 1' '64K 8 1' '1M 8 1' '16M 8 1' '8 4 4' '64K 4 4' '1M 4 4' '8 16 2' '64K 16 2'; do
+    set -- $asked
+    chosen=$("$gyre" show choices --nodes "${2}x$3" -b "$1" -e "$1" --json |
+        sed -n 's/.*"algorithm":"\([a-z_]*\)".*/\1/p')
+    expect 0 "\"best\":\"$chosen\"" --nodes "$2" --ranks "$3" --link 23.405714G:15us \
+        --size "$1" --json
 done
 
 # The parts are the whole.
@@ -30,24 +29,28 @@ sum=$(sed -n 's/.*"parts_us":{\([^}]*\)}.*/\1/p' said | tr ',' '\n' |
     awk -F: '{ sum += $2 } END { printf "%.3f", sum }')
 near "the parts and the time" "$(sed -n 's/.*"us":\([0-9.]*\).*/\1/p' said | head -n 1)" "$sum"
 
-# A ring's time at a link of a tenth of the speed: ten times its bytes.
+# A ring's time at a link of a tenth of the speed: that of 14 eighths of its bytes there.
 lone() { # algorithm, key
     sed -n "s/.*\"algorithm\":\"$1\".*\"$2\":\([0-9.]*\),.*/\1/p" said
 }
 expect 0 ring --nodes 8 --link 100G:0us --slow 3:10G --size 1G --json
-awk -v a="$(lone ring us)" -v b="$(lone ring slow_us)" \
-    'BEGIN { exit !(b > 7 * a && b < 10.1 * a) }' ||
+awk -v took="$(lone ring slow_us)" \
+    'BEGIN { bytes = 14 / 8 * 2 ^ 30 / 1250; exit !(took > bytes && took < 1.02 * bytes) }' ||
     offend "a slow link: $(lone ring us) and $(lone ring slow_us)"
 expect 0 'node 3 with 10 Gbit/s' --nodes 8 --link 100G:5us --slow 3:10G --size 1G
 # Whichever node it is, also one that a sample of the ranks would miss.
 for node in 0 17 39; do
-    expect 0 slow_us --nodes 40 --ranks 2 --link 100G:0us --slow $node:10G --size 1G --json
-    lone two_level slow_us | awk "{ print int(\$1 / 50000) }"
-done | sort -u >slows
-[ "$(wc -l <slows)" = 1 ] || offend "the node that is slow makes a difference: $(cat slows)"
+    expect 0 slow_us --nodes 40 --ranks 2 --link 100G:0us --slow $node:10G --size 64M --json
+    lone two_level slow_us
+done | sort -n >slows
+awk 'NR == 1 { least = $1 } END { exit !(NR == 3 && $1 < 1.1 * least) }' slows ||
+    offend "the node that is slow makes a difference: $(cat slows)"
 
-# Of a large cluster; the time is not asserted, the limit of the test is.
+# Of a large cluster; the time is not asserted, the limit of the test is. What is too much to be
+# rehearsed is marked.
 expect 0 '100000 ranks: 12500 nodes of 8' --nodes 12500 --ranks 8 --link 100G:5us --size 1M
+grep -q 'ring .*~[0-9.]* s' said || offend "a ring of 100000 ranks, and it is not marked"
+expect 0 '"rehearsed":true' --nodes 8 --json
 
 # A training step: what is not hidden is exposed.
 expect 0 'exposed' --nodes 32 --link 10G:20us --model 8x1024 --compute 20ms
@@ -57,33 +60,26 @@ for verb in broadcast reduce all_gather reduce_scatter all_to_all gather scatter
     expect 0 "$verb of" --nodes 4 --ranks 2 --op $verb --size 64K
 done
 
-# The engine itself, in virtual time, takes what was planned: to two percent, where a rank talks
-# with one peer at a time, or with children of a tree.
-simulated() { # the algorithms, then the flags
-    names=$1
+# The engine itself, in virtual time, takes what was planned: every algorithm, to two percent.
+simulated() { # how many algorithms at least, then the flags
+    least=$1
     shift
     expect 0 simulated_us --link 10G:5us --simulate --json "$@"
-    for name in $names; do
-        off=$(sed -n "s/.*\"algorithm\":\"$name\".*\"off_percent\":\([-0-9.]*\),.*/\1/p" said)
-        awk -v off="${off:-absent}" 'BEGIN { exit !(off + 0 == off && off < 2 && off > -2) }' ||
-            offend "$name of $*: simulated, it is off by ${off:-nothing that is told} %"
-    done
+    sed -n 's/.*"algorithm":"\([a-z_]*\)".*"off_percent":\([-0-9.]*\),.*/\1 \2/p' said >offs
+    awk -v least="$least" '$2 > 2 || $2 < -2 { exit bad = 1 } END { exit bad || NR < least }' \
+        offs || offend "$*: simulated, they are off: $(cat offs)"
 }
-for size in 1K 32K; do
-    simulated 'doubling halving_doubling ring tree' --nodes 16 --size $size
-    simulated 'ring bruck halving_doubling' --nodes 16 --size $size --op all_gather
-    simulated 'ring halving_doubling' --nodes 16 --size $size --op reduce_scatter
-    simulated 'tree ring' --nodes 16 --size $size --op broadcast
-    simulated 'tree ring' --nodes 16 --size $size --op reduce
+simulated 9 --nodes 16 --size 1K
+simulated 9 --nodes 13 --size 1M
+simulated 9 --nodes 8 --size 100K --slow 3:5G
+for verb in all_gather reduce_scatter broadcast reduce gather all_to_all; do
+    simulated 2 --nodes 16 --size 20K --op $verb
 done
-simulated 'tree' --nodes 64 --size 1K --op gather
-simulated 'bruck' --nodes 64 --size 256 --op all_to_all
 # A sanitizer has no room for so many ranks.
 if [ -z "$slow" ]; then
-    simulated 'doubling halving_doubling' --nodes 1024 --size 1K
+    simulated 3 --nodes 1024 --size 1K
     expect 0 'too large' --nodes 2048 --size 64 --simulate
 fi
-expect 0 'tree .*ms' --nodes 8 --size 1M --slow 3:5G --simulate
 expect 2 'leave --ranks out' --ranks 2 --simulate
 expect 2 'at most 4096 ranks' --nodes 5000 --size 1K --simulate
 expect 2 '1G of data' --nodes 16 --size 1G --simulate

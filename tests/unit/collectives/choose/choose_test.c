@@ -333,6 +333,45 @@ static void all_ranks_choose_alike(void **state)
         }
 }
 
+/* Between machines the good ones are rehearsed, which decides. All ranks rehearse alike. */
+static void a_rehearsal_decides_between_machines(void **state)
+{
+    struct gyre_layout *layout;
+    uint32_t n, decided = 0;
+    (void)state;
+    assert_int_equal(gyre_layout_read("layout", "8x1", &layout, &n, NULL), 0);
+    for (uint64_t bytes = 64; bytes <= 1 << 20; bytes *= 4) {
+        struct gyre_question q = ask(GYRE_VERB_ALL_REDUCE, n, bytes, GYRE_LINK_NETWORK);
+        struct gyre_choice best, second, again;
+        q.whole.layout = layout;
+        q.work_most = 100000;
+        assert_int_equal(gyre_choose(&q, &best, &second, NULL), 0);
+        assert_true(best.cost_ps <= second.cost_ps);
+        if (best.work == 0)
+            continue; /* nobody else is near */
+        decided++;
+        assert_true(second.work > 0);
+        q.whole.rank = 5;
+        q.whole.in_place = true;
+        again = choose(&q);
+        assert_ptr_equal(again.algorithm, best.algorithm);
+        assert_int_equal(again.cost_ps, best.cost_ps);
+        assert_int_equal(gyre_choice_rehearse(&q, &again, best.work), 0);
+        assert_int_equal(again.cost_ps, best.cost_ps);
+        /* Where there is time for one only, the formula's choice stands. */
+        q.work_most = 0;
+        struct gyre_choice formulas = choose(&q);
+        assert_int_equal(formulas.work, 0);
+        assert_int_equal(gyre_choice_rehearse(&q, &formulas, UINT64_MAX), 0);
+        assert_true(formulas.cost_ps >= best.cost_ps);
+        q.work_most = formulas.work;
+        assert_ptr_equal(choose(&q).algorithm, formulas.algorithm);
+        assert_int_equal(choose(&q).work, 0);
+    }
+    assert_true(decided > 3);
+    gyre_layout_destroy(layout);
+}
+
 static void what_is_settled_stays(void **state)
 {
     struct gyre_question question = ask(GYRE_VERB_ALL_REDUCE, 4, 64 << 20, GYRE_LINK_LOOPBACK);
@@ -561,6 +600,7 @@ int main(void)
         cmocka_unit_test(nobody_hides_between_the_sample),
         cmocka_unit_test(rounds_of_nobody_are_free),
         cmocka_unit_test(all_ranks_choose_alike),
+        cmocka_unit_test(a_rehearsal_decides_between_machines),
         cmocka_unit_test(what_is_settled_stays),
         cmocka_unit_test(order_is_kept_where_it_counts),
         cmocka_unit_test(the_runner_up_is_dearer),
