@@ -150,10 +150,50 @@ struct gyre_machine gyre_identity_machine(const struct gyre_rank_identity *ident
     return machine;
 }
 
-/* Completes the matrix for the ranks of one large machine. */
-static void complete_machine(uint32_t n, uint32_t lowest, uint8_t *share)
+uint32_t gyre_identity_ranks_above(const struct gyre_rank_identity *identity, uint32_t n,
+                                   uint32_t rank, uint32_t above[GYRE_JOIN_FLOORS])
 {
-    const uint8_t *with_lowest = share + (size_t)lowest * n;
+    uint32_t place = 0, count = 0, at = 0;
+    for (uint32_t other = 0; other < rank; other++)
+        place += gyre_identity_one_machine(&identity[rank], &identity[other]);
+    while (place > 0 && count < GYRE_JOIN_FLOORS)
+        above[count++] = place = gyre_joined_above(place, GYRE_WATCH_FAN_OUT);
+    uint32_t wanted = count;
+    for (uint32_t other = 0; other < rank && wanted > 0; other++)
+        if (gyre_identity_one_machine(&identity[rank], &identity[other]) &&
+            at++ == above[wanted - 1])
+            above[--wanted] = other; /* who has that place */
+    return count;
+}
+
+/* Whether a rank shares memory with the lowest of its machine, or with a lower one that does: the
+ * lowest's row has these already. */
+static bool reaches_lowest(uint32_t n, uint32_t lowest, uint32_t rank, const uint8_t *share)
+{
+    for (uint32_t other = lowest; other < rank; other++)
+        if (share[(size_t)rank * n + other] &&
+            (other == lowest || share[(size_t)lowest * n + other]))
+            return true;
+    return false;
+}
+
+/* Takes a rank out of the matrix: it has no memory of the node. */
+static void leave_alone(uint32_t n, uint32_t rank, uint8_t *share)
+{
+    for (uint32_t other = 0; other < n; other++)
+        share[(size_t)rank * n + other] = share[(size_t)other * n + rank] = 0;
+}
+
+/* Completes the matrix for the ranks of one large machine. */
+static void complete_machine(const struct gyre_rank_identity *identity, uint32_t n, uint32_t lowest,
+                             uint8_t *share)
+{
+    uint8_t *with_lowest = share + (size_t)lowest * n;
+    for (uint32_t a = lowest + 1; a < n; a++)
+        if (reaches_lowest(n, lowest, a, share))
+            with_lowest[a] = share[(size_t)a * n + lowest] = 1;
+        else if (gyre_identity_one_machine(&identity[lowest], &identity[a]))
+            leave_alone(n, a, share);
     for (uint32_t a = lowest + 1; a < n; a++)
         for (uint32_t b = lowest + 1; b < n && with_lowest[a]; b++)
             share[(size_t)a * n + b] = with_lowest[b] && a != b;
@@ -165,7 +205,7 @@ void gyre_nodes_share_by_lowest(const struct gyre_rank_identity *identity, uint3
     for (uint32_t rank = 0; rank < n; rank++) {
         const struct gyre_machine machine = gyre_identity_machine(identity, n, rank);
         if (machine.ranks > most && machine.lowest == rank)
-            complete_machine(n, rank, share);
+            complete_machine(identity, n, rank, share);
     }
 }
 

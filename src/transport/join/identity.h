@@ -5,6 +5,7 @@
 #define GYRE_TRANSPORT_JOIN_IDENTITY_H
 
 #include "transport/job/job.h"
+#include "transport/join/joined.h"
 #include "transport/net/address.h"
 #include "transport/net/talk.h"
 
@@ -43,6 +44,12 @@ struct gyre_machine {
 struct gyre_machine gyre_identity_machine(const struct gyre_rank_identity *identity, uint32_t n,
                                           uint32_t rank);
 
+/* Lists the ranks of a rank's machine that are above it in a tree of them, GYRE_WATCH_FAN_OUT below
+ * each: from the next above to the lowest. Returns their number. */
+#define GYRE_JOIN_FLOORS 8 /* more than a tree of 2²⁰ ranks has */
+uint32_t gyre_identity_ranks_above(const struct gyre_rank_identity *identity, uint32_t n,
+                                   uint32_t rank, uint32_t above[GYRE_JOIN_FLOORS]);
+
 /* Writes the namespaces and users in which two ranks of one machine differ. */
 void gyre_identity_difference(const struct gyre_rank_identity *a,
                               const struct gyre_rank_identity *b, char *out, size_t size);
@@ -57,7 +64,8 @@ size_t gyre_story_encode(const struct gyre_story *story, uint8_t out[GYRE_STORY_
 int gyre_story_decode(const struct gyre_record *record, struct gyre_story *story);
 
 /* Completes the matrix of pairs, n × n bytes, for machines of more than `most` ranks, where each
- * has met the lowest only: who shares memory with the lowest shares it with all that do. */
+ * has met a lower one only: who shares memory with the lowest, or with one that does, shares it
+ * with all that do. */
 void gyre_nodes_share_by_lowest(const struct gyre_rank_identity *identity, uint32_t n,
                                 uint32_t most, uint8_t *share);
 

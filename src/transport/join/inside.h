@@ -146,7 +146,8 @@ int gyre_packet_receive(int socket_fd, uint8_t *bytes, size_t length, int fd[2])
 /* open: before the introduction, makes the Unix socket of `mine`. start: after the roster. busy:
  * some pair is not decided yet. why: the first reason for a pair that cannot share, "" without one.
  * apart: how many ranks run on other machines.
- * settle: after the plan, closes sockets that are no channel of this node. */
+ * settle: after the plan, closes sockets that are no channel of this node, and in a large node may
+ * meet others. */
 int gyre_pairing_open(struct gyre_joining *join, struct gyre_rank_identity *mine);
 int gyre_pairing_start(struct gyre_joining *join);
 int gyre_pairing_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot);
@@ -154,7 +155,7 @@ int gyre_pairing_tick(struct gyre_joining *join);
 bool gyre_pairing_busy(const struct gyre_joining *join);
 const char *gyre_pairing_why(const struct gyre_joining *join);
 uint32_t gyre_pairing_apart(const struct gyre_joining *join);
-void gyre_pairing_settle(struct gyre_joining *join);
+int gyre_pairing_settle(struct gyre_joining *join);
 void gyre_pairing_close(struct gyre_joining *join);
 
 /* -- mesh.c ------------------------------------------------------------------------------------ */

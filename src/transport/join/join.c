@@ -141,7 +141,8 @@ static int tick(struct gyre_joining *join)
         return join->now < join->loss_until
                    ? 0
                    : gyre_trouble_set(join->trouble, join->loss.status, "%s", join->loss.text);
-    int status = join->phase == GYRE_PHASE_PAIR ? gyre_pairing_tick(join) : 0;
+    bool meets = join->phase == GYRE_PHASE_PAIR || join->phase == GYRE_PHASE_MESH;
+    int status = meets ? gyre_pairing_tick(join) : 0;
     if (!status)
         status = gyre_join_mesh_tick(join);
     if (!status)
@@ -332,16 +333,14 @@ static bool is_below_root(const struct gyre_joined *joined, uint32_t rank)
 {
     const struct gyre_member *other = &joined->member[joined->rank ? joined->rank : rank];
     return joined->fan_out == 0 || (other->local_rank == 0 && other->node > 0 &&
-                                    gyre_joined_node_above(other->node, joined->fan_out) == 0);
+                                    gyre_joined_above(other->node, joined->fan_out) == 0);
 }
 
-/* Closes a rendezvous connection inside a large node, where the watch uses the Unix socket, and one
- * that is no edge of the watch's tree: rank 0 has a thousand. */
+/* Closes a rendezvous connection that is no edge of the watch's tree: rank 0 has a thousand. */
 static void drop_unused(struct gyre_joined *joined, uint32_t rank)
 {
     struct gyre_peer *peer = &joined->peer[rank];
-    bool has_socket = joined->large && peer->unix_fd >= 0;
-    if ((!has_socket && is_below_root(joined, rank)) || peer->control < 0)
+    if (is_below_root(joined, rank) || peer->control < 0)
         return;
     close(peer->control);
     peer->control = -1;

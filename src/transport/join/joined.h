@@ -15,20 +15,21 @@ struct gyre_member { /* a rank; the same on every rank */
     uint8_t device[16]; /* UUID of its CUDA device; zeros: none */
     int32_t local_rank; /* place within the node, counted by rank after the nodes are known */
     uint32_t node;      /* nodes are numbered by their lowest rank */
+    bool large;         /* its node is: ranks of it have met along a tree only */
     struct sockaddr_storage address; /* address of this rank's data listener */
 };
 
 /* This rank's channels to one peer; -1: none. The owner of the struct owns the descriptors. */
 struct gyre_peer {
-    /* SOCK_SEQPACKET, same node only: regions and the watch's messages. In a large node only
-     * between the lowest rank and each other. */
+    /* SOCK_SEQPACKET, same node only: regions and the watch's messages. In a large node only to
+     * the ranks just above and below in the tree of the node. */
     int unix_fd;
     int pidfd; /* with unix_fd: the peer's process */
     /* Data connections, same order on both sides; -1 where they are made at their first use. */
     int tcp[GYRE_TCP_CONNECTIONS_MAX];
     int tcps;
     struct gyre_traffic_keys tcp_keys[GYRE_TCP_CONNECTIONS_MAX]; /* of each data connection */
-    bool one_machine; /* with data connections: the peer runs on this machine, as nodes see it */
+    bool one_machine; /* the peer runs on this machine, as nodes see it */
     /* The watch's connection. Rank 0 to each rank and back: the one over which it has joined. In a
      * tree of nodes: to the lowest ranks of the nodes just above and below. */
     int control;
@@ -39,14 +40,15 @@ struct gyre_joined {
     uint32_t rank, n;
     uint32_t nodes, node, local_rank, local_size;
     /* This node is large: its ranks share the memory of `node_file`, for `places` ranks
-     * (transport/memory/node_memory.h), and each has met the lowest only. -1: not. */
+     * (transport/memory/node_memory.h), and have met along a tree only. -1: not. */
     bool large;
     int node_file;
     uint32_t places;
     /* Data connections are made at their first use (transport/watch/renew.h): the job has more
      * ranks than connect at once, and every rank can. */
     bool on_demand;
-    /* Of the tree of nodes over which the watch's connections go; 0: all go to rank 0. */
+    /* Of the trees of nodes, and of ranks of large nodes, over which the watch's connections go; 0:
+     * all go to rank 0, and no node is large. */
     uint32_t fan_out;
     uint8_t session_key[32]; /* HKDF(job's key, the nonce): for the epoch's connections */
     /* Of connections that are made anew and of members that agree: the session key of the job's
@@ -57,14 +59,15 @@ struct gyre_joined {
     struct gyre_peer *peer;     /* n; [rank] is empty */
 };
 
-/* How many nodes are below one, in a job of more nodes than GYRE_LINKS_AT_ONCE. A thousand nodes
- * are three floors, and rank 0 has 16 connections of the watch. */
+/* How many nodes are below one, in a job of more nodes than GYRE_LINKS_AT_ONCE or with a large
+ * node, and how many ranks below one in a large node. A thousand are three floors. */
 #define GYRE_WATCH_FAN_OUT 16u
 
-/* The node above another one, in a tree of nodes in the order of their numbers. `node` > 0. */
-static inline uint32_t gyre_joined_node_above(uint32_t node, uint32_t fan_out)
+/* Who is above another one in a tree: of nodes in the order of their numbers, or of ranks of a node
+ * in the order of their places. `below` > 0. */
+static inline uint32_t gyre_joined_above(uint32_t below, uint32_t fan_out)
 {
-    return (node - 1) / fan_out;
+    return (below - 1) / fan_out;
 }
 
 /* Makes the result: all descriptors are -1 and all members zeros. NULL: no memory. */

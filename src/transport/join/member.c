@@ -76,7 +76,7 @@ int gyre_member_advance(struct gyre_joining *join)
         join->phase = GYRE_PHASE_PLAN;
         return report_pairs(join);
     }
-    if (join->phase == GYRE_PHASE_MESH && !gyre_join_mesh_busy(join)) {
+    if (join->phase == GYRE_PHASE_MESH && !gyre_join_mesh_busy(join) && !gyre_pairing_busy(join)) {
         join->phase = GYRE_PHASE_GO;
         gyre_join_mesh_rest(join);
         return tell_root(join, GYRE_JOIN_DONE, NULL, 0);
@@ -119,35 +119,57 @@ static int hear_roster(struct gyre_joining *join, const struct gyre_record *reco
     return status ? status : gyre_pairing_start(join);
 }
 
-/* Counts nodes, and each rank's place in its own. The nodes of more than `at_once` are a tree. */
-static int count_nodes(struct gyre_joined *joined, uint32_t at_once)
+/* Counts nodes, and each rank's place in its own. `ranks`: of each node, zeros before. */
+static void count_nodes(struct gyre_joined *joined, uint32_t *ranks)
 {
-    uint32_t *ranks = calloc(joined->n, sizeof *ranks); /* of each node, so far */
-    if (!ranks)
-        return -ENOMEM;
     for (uint32_t rank = 0; rank < joined->n; rank++) {
         struct gyre_member *member = &joined->member[rank];
         member->local_rank = (int32_t)ranks[member->node]++;
         joined->nodes = member->node + 1 > joined->nodes ? member->node + 1 : joined->nodes;
     }
     joined->node = joined->member[joined->rank].node;
-    joined->fan_out = joined->nodes > at_once ? GYRE_WATCH_FAN_OUT : 0;
     joined->local_rank = (uint32_t)joined->member[joined->rank].local_rank;
     joined->local_size = ranks[joined->node];
-    free(ranks);
-    return 0;
+}
+
+/* Whether a node of so many ranks is on a large machine. */
+static bool is_large(const struct gyre_joining *join, uint32_t lowest, uint32_t ranks)
+{
+    const uint32_t n = join->joined->n, at_once = gyre_join_links_at_once(join->options);
+    return n > at_once && ranks > 1 &&
+           gyre_identity_machine(join->identity, n, lowest).ranks > at_once;
+}
+
+/* Finds the large nodes, and whether there is a tree. `ranks`: of each node; afterwards, whether it
+ * is large. */
+static void draw_tree(struct gyre_joining *join, uint32_t *ranks)
+{
+    struct gyre_joined *joined = join->joined;
+    bool tree = joined->nodes > gyre_join_links_at_once(join->options);
+    for (uint32_t rank = 0; rank < joined->n; rank++) {
+        struct gyre_member *member = &joined->member[rank];
+        if (member->local_rank == 0)
+            ranks[member->node] = is_large(join, rank, ranks[member->node]);
+        member->large = ranks[member->node] != 0;
+        tree |= member->large;
+    }
+    joined->fan_out = tree ? GYRE_WATCH_FAN_OUT : 0;
 }
 
 static int hear_plan(struct gyre_joining *join, const struct gyre_record *record)
 {
     if (gyre_plan_decode(record, join->joined->n, join->joined->member))
         return GYRE_CORRUPT;
-    if (count_nodes(join->joined, gyre_join_links_at_once(join->options)))
+    uint32_t *ranks = calloc(join->joined->n, sizeof *ranks);
+    if (!ranks)
         return gyre_trouble_set(join->trouble, -ENOMEM, "no memory for %u ranks", join->joined->n);
+    count_nodes(join->joined, ranks);
+    draw_tree(join, ranks);
+    free(ranks);
     join->phase = GYRE_PHASE_MESH;
     set_phase_deadline(join);
-    gyre_pairing_settle(join);
-    return gyre_join_mesh_start(join);
+    int status = gyre_pairing_settle(join);
+    return status ? status : gyre_join_mesh_start(join);
 }
 
 static int hear_failure(struct gyre_joining *join, const struct gyre_record *record)

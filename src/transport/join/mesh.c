@@ -56,7 +56,7 @@ static bool is_watch_edge(const struct gyre_joining *join, uint32_t above, uint3
     const uint32_t fan_out = join->joined->fan_out;
     return fan_out > 0 && above > 0 && member[above].local_rank == 0 &&
            member[rank].local_rank == 0 && member[rank].node > 0 &&
-           gyre_joined_node_above(member[rank].node, fan_out) == member[above].node;
+           gyre_joined_above(member[rank].node, fan_out) == member[above].node;
 }
 
 static bool on_other_node(const struct gyre_joining *join, uint32_t peer)

@@ -34,12 +34,12 @@ struct gyre_join_options {
     struct gyre_company *company;
 };
 
-/* How many ranks of a machine meet each other, at most. In a machine of more, a *large* one, each
- * meets the lowest only, which passes the file that is the memory of the whole node:
+/* How many ranks of a machine meet each other, at most. In a machine of more, a *large* one, they
+ * meet along a tree, down which the file goes that is the memory of the whole node:
  *
- *      0 ─── 1                  0 ─── 1
+ *      0 ─── 1                  0 ─── 1 ─── 17, 18 … 32
  *      │  ╳  │                  │ ╲
- *      2 ─── 3                  2    3 …
+ *      2 ─── 3                  2    3 … 16
  */
 uint32_t gyre_join_links_at_once(const struct gyre_join_options *options);
 

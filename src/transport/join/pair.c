@@ -8,12 +8,19 @@
  *        │ ◀────────────────── U4 verdict, code     │
  *
  * A page is a sealed memfd whose content follows from the session key and its owner's rank. Mapping
- * and comparing a page tries exactly what the shm driver will do. On a large machine (options.h)
- * the page of the lowest rank is the first of the file that all its ranks share, and is kept. A
- * pair shares memory when both verdicts are 0. Only the higher rank reports this, since it knows
- * both verdicts. Each message is one packet and carries its descriptors; a descriptor that was not
- * asked for is closed. The kernel tells the other side's user; a connection of another user is
- * closed before a byte is read.
+ * and comparing a page tries exactly what the shm driver will do. A pair shares memory when both
+ * verdicts are 0. Only the higher rank reports this, since it knows both verdicts. Each message is
+ * one packet and carries its descriptors; a descriptor that was not asked for is closed. The kernel
+ * tells the other side's user; a connection of another user is closed before a byte is read.
+ *
+ * On a large machine (options.h) the page of the lowest rank is the first of the file that all its
+ * ranks share, and is kept. The file goes down a tree:
+ *
+ *      0 ── file ──▶ 1 ── file ──▶ 17 …     17 calls 1, which answers when it has the file itself
+ *
+ * A rank that cannot share memory with the one above calls the next above, at last the lowest. The
+ * plan tells who is a node, and so which ranks are above and below in the node's own tree. Where
+ * all ranks of the machine are one node these are the pairs that have met. Others meet then.
  *
  * Tested by tests/unit/transport/join/pair_test.c and tests/program/job/join.c. */
 #include "transport/join/inside.h"
@@ -48,6 +55,7 @@ static const size_t message_end[5] = {0, U1, U2, U3, U4};
 struct meeting {
     struct gyre_io_slot io_slot;
     bool higher;         /* this side's rank is the higher one: it connected */
+    bool waits;          /* the lower rank's answer, until it has the file of a large node itself */
     uint64_t call_at;    /* a tick from then on calls the peer again; 0: not */
     uint64_t hung_up_at; /* the peer's first; 0: none */
     int step;            /* messages of the transcript so far, 0 … 4 */
@@ -59,7 +67,9 @@ struct meeting {
 
 struct gyre_pairing {
     struct gyre_machine machine; /* this rank's */
-    bool large;                  /* its ranks meet the lowest only */
+    bool large;                  /* its ranks meet along a tree */
+    uint32_t floors, floor;      /* large: so many ranks above this one; the one that is called */
+    uint32_t above[GYRE_JOIN_FLOORS];
     struct gyre_io_slot door;
     int page, self; /* memfd and pidfd to pass along, -1 */
     uint32_t pending;
@@ -78,15 +88,23 @@ static int code_of(const struct gyre_joining *join, const struct meeting *meetin
     return gyre_hmac_sha256(join->joined->session_key, pieces, 2, code);
 }
 
-/* Sends this rank's pidfd and page with a packet. Each peer gets a pidfd of its own: the kernel
+/* The page that this rank passes: to ranks below, in a large node, the memory of the node. */
+static int page_to_pass(const struct gyre_joining *join, const struct meeting *meeting)
+{
+    const bool file = join->pairing->large && !meeting->higher && join->joined->node_file >= 0;
+    return file ? join->joined->node_file : join->pairing->page;
+}
+
+/* Sends this rank's pidfd and a page with a packet. Each peer gets a pidfd of its own: the kernel
  * lets at most 500 pollers within pollers watch one file. */
-static int send_gifts(const struct gyre_joining *join, int fd, const uint8_t *bytes, size_t length)
+static int send_gifts(const struct gyre_joining *join, const struct meeting *meeting,
+                      const uint8_t *bytes, size_t length)
 {
     const int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    const int pass[2] = {self, join->pairing->page};
+    const int pass[2] = {self, page_to_pass(join, meeting)};
     if (self < 0)
         return -errno;
-    int status = gyre_packet_send(fd, bytes, length, pass);
+    int status = gyre_packet_send(meeting->io_slot.fd, bytes, length, pass);
     close(self);
     return status;
 }
@@ -99,7 +117,7 @@ static int send_step(struct gyre_joining *join, struct meeting *meeting)
     uint8_t *bytes = meeting->transcript + message_end[step];
     int status = code_of(join, meeting, step, meeting->transcript + message_end[step + 1] - CODE);
     if (!status && (step == 1 || step == 2))
-        status = send_gifts(join, meeting->io_slot.fd, bytes, length);
+        status = send_gifts(join, meeting, bytes, length);
     else if (!status)
         status = gyre_packet_send(meeting->io_slot.fd, bytes, length, NULL);
     meeting->step++;
@@ -145,31 +163,30 @@ static void drop_pair(struct gyre_joining *join, struct meeting *meeting)
         close(meeting->pidfd);
     meeting->pidfd = -1;
     meeting->step = 0;
+    meeting->waits = false;
 }
 
-/* Bytes of the page that a rank passes. In a large node the lowest rank's is the node's memory. */
-static uint64_t page_bytes(const struct gyre_joining *join, uint32_t rank)
+/* Tries a page, and keeps the memory of a large node. */
+static uint32_t try_page(struct gyre_joining *join, const struct meeting *meeting, int *page)
 {
     const struct gyre_pairing *pairing = join->pairing;
-    return pairing->large && rank == pairing->machine.lowest
-               ? gyre_node_memory_bytes(pairing->machine.ranks)
-               : GYRE_PAGE_BYTES;
+    const bool file = pairing->large && meeting->higher;
+    const uint64_t bytes = file ? gyre_node_memory_bytes(pairing->machine.ranks) : GYRE_PAGE_BYTES;
+    const uint32_t owner = file ? pairing->machine.lowest : meeting->io_slot.peer;
+    const uint32_t error = gyre_page_try(join->joined->session_key, owner, bytes, *page);
+    if (file && !error && join->joined->node_file < 0) {
+        join->joined->node_file = *page;
+        *page = -1;
+    }
+    return error;
 }
 
 /* Takes the peer's pidfd and tries its page. */
 static void take_gifts(struct gyre_joining *join, struct meeting *meeting, int fd[2])
 {
-    const uint32_t peer = meeting->io_slot.peer;
-    meeting->page_error =
-        fd[0] < 0 ? EBADF
-                  : gyre_page_try(join->joined->session_key, peer, page_bytes(join, peer), fd[1]);
+    meeting->page_error = fd[0] < 0 ? EBADF : try_page(join, meeting, &fd[1]);
     meeting->pidfd = fd[0];
     fd[0] = -1;
-    if (page_bytes(join, peer) > GYRE_PAGE_BYTES && join->joined->node_file < 0 &&
-        !meeting->page_error) {
-        join->joined->node_file = fd[1];
-        fd[1] = -1;
-    }
     gyre_descriptors_close(fd, 2);
 }
 
@@ -188,24 +205,73 @@ static void keep_pair(struct gyre_joining *join, struct meeting *meeting)
     meeting->pidfd = -1;
 }
 
+/* Answers the ranks below that wait until this rank has met one above, or never will. */
+static void answer_waiting(struct gyre_joining *join)
+{
+    struct gyre_pairing *pairing = join->pairing;
+    for (uint32_t i = pairing->calls; i < pairing->meetings; i++) {
+        struct meeting *meeting = &pairing->meeting[i];
+        if (!meeting->waits)
+            continue;
+        meeting->waits = false;
+        if (send_step(join, meeting))
+            drop_pair(join, meeting);
+    }
+}
+
+/* Turns to the next rank above, on a large machine. False: there is none. */
+static bool turn_higher(struct gyre_joining *join, struct meeting *meeting)
+{
+    struct gyre_pairing *pairing = join->pairing;
+    if (pairing->self < 0 || pairing->page < 0 || pairing->floor + 1 >= pairing->floors)
+        return false;
+    meeting->io_slot.peer = pairing->above[++pairing->floor];
+    meeting->since = meeting->call_at = join->now;
+    meeting->hung_up_at = 0;
+    return true;
+}
+
+/* Forgets the memory of a node to which this rank cannot belong. */
+static void leave_node(struct gyre_joining *join)
+{
+    if (join->joined->node_file >= 0)
+        close(join->joined->node_file);
+    join->joined->node_file = -1;
+    answer_waiting(join);
+}
+
+static void note_cannot(struct gyre_joining *join, uint32_t peer, const char *what, int error)
+{
+    struct gyre_pairing *pairing = join->pairing;
+    uint32_t rank = join->joined->rank;
+    char me[GYRE_JOIN_WHO_MAX], them[GYRE_JOIN_WHO_MAX], difference[320];
+
+    gyre_identity_difference(&join->identity[rank], &join->identity[peer], difference,
+                             sizeof difference);
+    if (pairing->why[0])
+        return;
+    snprintf(pairing->why, sizeof pairing->why, "%s%s%s; %s", what, error ? ": " : "",
+             error ? strerror(error) : "", difference);
+    if (join->options->nodes != GYRE_NODES_SHARE_ALL)
+        gyre_log(GYRE_LOG_WARN, "%s cannot share memory with %s (%s): tcp serves between them",
+                 gyre_join_who(join, rank, me), gyre_join_who(join, peer, them), pairing->why);
+}
+
 /* Notes a pair that cannot share memory, as this rank, the higher one, has found. */
 static void cannot(struct gyre_joining *join, struct meeting *meeting, const char *what, int error)
 {
     struct gyre_pairing *pairing = join->pairing;
-    uint32_t rank = join->joined->rank, peer = meeting->io_slot.peer;
-    char me[GYRE_JOIN_WHO_MAX], them[GYRE_JOIN_WHO_MAX], difference[320];
-
     drop_pair(join, meeting);
-    pairing->pending--;
-    gyre_identity_difference(&join->identity[rank], &join->identity[peer], difference,
-                             sizeof difference);
-    if (!pairing->why[0]) {
-        snprintf(pairing->why, sizeof pairing->why, "%s%s%s; %s", what, error ? ": " : "",
-                 error ? strerror(error) : "", difference);
-        if (join->options->nodes != GYRE_NODES_SHARE_ALL)
-            gyre_log(GYRE_LOG_WARN, "%s cannot share memory with %s (%s): tcp serves between them",
-                     gyre_join_who(join, rank, me), gyre_join_who(join, peer, them), pairing->why);
+    if (join->phase == GYRE_PHASE_MESH) {
+        gyre_join_lose(join, meeting->io_slot.peer, "shares this node but has no Unix socket");
+        return;
     }
+    if (pairing->large && turn_higher(join, meeting))
+        return;
+    pairing->pending--;
+    note_cannot(join, meeting->io_slot.peer, what, error);
+    if (pairing->large)
+        leave_node(join);
 }
 
 /* A peer whose sockets close one after the other is ending. So it is called again: then its door is
@@ -254,6 +320,7 @@ static void higher_ready(struct gyre_joining *join, struct meeting *meeting)
     }
     keep_pair(join, meeting);
     join->pairing->pending--;
+    answer_waiting(join);
 }
 
 /* Whether U1 names this pair. The code was right, so the peer is a rank of this session. */
@@ -269,12 +336,14 @@ static bool right_pair(struct gyre_joining *join, struct meeting *meeting)
 
 static int lower_answer(struct gyre_joining *join, struct meeting *meeting, int fd[2])
 {
+    const struct gyre_pairing *pairing = join->pairing;
     if (meeting->step == 1) {
         gyre_descriptors_close(fd, 2);
         if (!right_pair(join, meeting) ||
             gyre_random_bytes(meeting->transcript + U1, GYRE_NONCE_BYTES))
             return GYRE_REFUSED;
-        return send_step(join, meeting);
+        meeting->waits = pairing->large && pairing->pending > 0 && join->phase < GYRE_PHASE_MESH;
+        return meeting->waits ? 0 : send_step(join, meeting);
     }
     take_gifts(join, meeting, fd);
     put_verdict(meeting);
@@ -284,6 +353,10 @@ static int lower_answer(struct gyre_joining *join, struct meeting *meeting, int 
 static void lower_ready(struct gyre_joining *join, struct meeting *meeting)
 {
     int fd[2];
+    if (meeting->waits) { /* the peer has nothing to say now, so this is its end */
+        drop_pair(join, meeting);
+        return;
+    }
     int status = receive_step(join, meeting, fd);
     if (status == GYRE_AGAIN)
         return;
@@ -431,6 +504,9 @@ static void find_machine(struct gyre_joining *join)
     if (join->options->nodes != GYRE_NODES_APART)
         pairing->machine = gyre_identity_machine(join->identity, join->joined->n, rank);
     pairing->large = pairing->machine.ranks > gyre_join_links_at_once(join->options);
+    if (pairing->large)
+        pairing->floors =
+            gyre_identity_ranks_above(join->identity, join->joined->n, rank, pairing->above);
 }
 
 static void note_apart(struct gyre_joining *join, uint32_t peer)
@@ -448,12 +524,15 @@ static void make_gifts(struct gyre_joining *join)
 {
     struct gyre_pairing *pairing = join->pairing;
     const uint32_t rank = join->joined->rank;
+    const bool file = pairing->large && rank == pairing->machine.lowest;
     if (pairing->machine.ranks < 2)
         return;
     long self = syscall(SYS_pidfd_open, getpid(), 0);
     pairing->self = self < 0 ? -errno : (int)self;
-    pairing->page = gyre_page_make(join->joined->session_key, rank, page_bytes(join, rank));
-    if (page_bytes(join, rank) > GYRE_PAGE_BYTES && pairing->page >= 0)
+    pairing->page =
+        gyre_page_make(join->joined->session_key, rank,
+                       file ? gyre_node_memory_bytes(pairing->machine.ranks) : GYRE_PAGE_BYTES);
+    if (file && pairing->page >= 0)
         join->joined->node_file = fcntl(pairing->page, F_DUPFD_CLOEXEC, 0);
 }
 
@@ -461,14 +540,15 @@ static void make_gifts(struct gyre_joining *join)
 static bool calls(const struct gyre_joining *join, uint32_t peer)
 {
     const struct gyre_pairing *pairing = join->pairing;
-    return may_share(join, peer) && (!pairing->large || peer == pairing->machine.lowest);
+    return may_share(join, peer) && (!pairing->large || peer == pairing->above[0]);
 }
 
 static int make_meetings(struct gyre_joining *join)
 {
     struct gyre_pairing *pairing = join->pairing;
     const uint32_t n = join->joined->n, rank = join->joined->rank;
-    const uint32_t most = pairing->large && rank > pairing->machine.lowest ? 1 : n;
+    const bool few = pairing->large && rank > pairing->machine.lowest;
+    const uint32_t most = few ? 1 + 2 * GYRE_WATCH_FAN_OUT : n;
     pairing->meeting = calloc(most + GUESTS, sizeof *pairing->meeting);
     if (!pairing->meeting)
         return gyre_trouble_set(join->trouble, -ENOMEM, "no memory to meet %u ranks", n);
@@ -503,6 +583,14 @@ int gyre_pairing_start(struct gyre_joining *join)
     return status;
 }
 
+/* How long an answer may take. The ranks above that the peer waits for fail before it does. */
+static uint64_t answer_timeout(const struct gyre_joining *join)
+{
+    const struct gyre_pairing *pairing = join->pairing;
+    const uint64_t timeout = gyre_join_phase_timeout(join);
+    return timeout + (pairing->floors - pairing->floor) * timeout / 4;
+}
+
 int gyre_pairing_tick(struct gyre_joining *join)
 {
     struct gyre_pairing *pairing = join->pairing;
@@ -511,14 +599,13 @@ int gyre_pairing_tick(struct gyre_joining *join)
         struct meeting *meeting = &pairing->meeting[i];
         if (meeting->call_at && join->now >= meeting->call_at)
             status = reach_door(join, meeting);
-        else if (meeting->io_slot.fd >= 0 &&
-                 join->now > meeting->since + gyre_join_phase_timeout(join))
+        else if (meeting->io_slot.fd >= 0 && join->now > meeting->since + answer_timeout(join))
             gyre_join_lose(join, meeting->io_slot.peer, "does not answer on its Unix socket");
     }
     for (uint32_t i = pairing->calls; i < pairing->meetings; i++) {
         struct meeting *meeting = &pairing->meeting[i];
         /* Who has proven the key is a rank with many others to meet. */
-        uint64_t limit = meeting->step > 0 ? gyre_join_phase_timeout(join) : GYRE_JOIN_SILENCE;
+        uint64_t limit = meeting->step > 0 ? answer_timeout(join) : GYRE_JOIN_SILENCE;
         if (meeting->io_slot.fd >= 0 && join->now > meeting->since + limit)
             drop_pair(join, meeting);
     }
@@ -535,18 +622,11 @@ const char *gyre_pairing_why(const struct gyre_joining *join)
     return join->pairing->why;
 }
 
-/* Whether this rank has met every other of its node. */
-static bool meets_all(const struct gyre_joining *join)
-{
-    const struct gyre_pairing *pairing = join->pairing;
-    return !pairing->large || join->joined->rank == pairing->machine.lowest;
-}
-
 /* Keeps the file that is the memory of a large node with more than one rank. */
 static void settle_node_file(struct gyre_joining *join)
 {
     struct gyre_joined *joined = join->joined;
-    joined->large = join->pairing->large && joined->local_size > 1;
+    joined->large = joined->member[joined->rank].large;
     joined->places = join->pairing->machine.ranks;
     if (joined->large && joined->node_file < 0)
         gyre_join_lose(join, join->pairing->machine.lowest, "left no memory for this node");
@@ -561,22 +641,53 @@ uint32_t gyre_pairing_apart(const struct gyre_joining *join)
     return join->joined->n - join->pairing->machine.ranks;
 }
 
-void gyre_pairing_settle(struct gyre_joining *join)
+/* Whether the watch's tree of a large node has one rank of it just above another. */
+static bool is_above(const struct gyre_joined *joined, uint32_t above, uint32_t below)
 {
+    const int32_t place = joined->member[below].local_rank;
+    return place > 0 && (uint32_t)joined->member[above].local_rank ==
+                            gyre_joined_above((uint32_t)place, GYRE_WATCH_FAN_OUT);
+}
+
+/* Meets a rank of this node now, if that is this one's part. */
+static int meet_late(struct gyre_joining *join, uint32_t peer)
+{
+    struct gyre_pairing *pairing = join->pairing;
+    if (!join->joined->large)
+        gyre_join_lose(join, peer, "shares this node but left no Unix socket");
+    if (!join->joined->large || peer > join->joined->rank)
+        return 0;
+    struct meeting *meeting = &pairing->meeting[0];
+    meeting->io_slot.peer = peer;
+    meeting->step = 0;
+    return begin_meeting(join, meeting);
+}
+
+static void close_pair(struct gyre_peer *peer)
+{
+    if (peer->unix_fd < 0)
+        return;
+    close(peer->unix_fd);
+    close(peer->pidfd);
+    peer->unix_fd = peer->pidfd = -1;
+}
+
+int gyre_pairing_settle(struct gyre_joining *join)
+{
+    struct gyre_joined *joined = join->joined;
+    const uint32_t own = joined->rank;
+    int status = 0;
     settle_node_file(join);
-    for (uint32_t rank = 0; rank < join->joined->n; rank++) {
-        struct gyre_peer *peer = &join->joined->peer[rank];
-        bool near =
-            rank != join->joined->rank && join->joined->member[rank].node == join->joined->node;
-        bool met = meets_all(join) || rank == join->pairing->machine.lowest;
-        if (near && met && peer->unix_fd < 0)
-            gyre_join_lose(join, rank, "shares this node but left no Unix socket");
-        if (near || peer->unix_fd < 0)
-            continue;
-        close(peer->unix_fd);
-        close(peer->pidfd);
-        peer->unix_fd = peer->pidfd = -1;
+    for (uint32_t rank = 0; rank < joined->n && !status; rank++) {
+        struct gyre_peer *peer = &joined->peer[rank];
+        peer->one_machine = rank != own && joined->member[rank].node == joined->node;
+        if (!peer->one_machine ||
+            (joined->large && !is_above(joined, rank, own) && !is_above(joined, own, rank)))
+            close_pair(peer);
+        else if (peer->unix_fd < 0)
+            status = meet_late(join, rank);
     }
+    return status;
 }
 
 void gyre_pairing_close(struct gyre_joining *join)

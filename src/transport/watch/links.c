@@ -61,17 +61,15 @@ static int open_channel(struct gyre_watch *watch, uint32_t index, int fd)
 int gyre_watch_open_link(struct gyre_watch *watch, uint32_t index)
 {
     struct gyre_watch_link *link = &watch->link[index];
-    const struct gyre_joined *joined = watch->is.joined;
     uint32_t rank = gyre_detector_peer(watch->detector, index);
-    const struct gyre_peer *peer = &joined->peer[rank];
+    const struct gyre_peer *peer = &watch->is.joined->peer[rank];
 
     if (gyre_detector_closed(watch->detector, index)) {
         link->broken = true; /* until the failure detector awaits a connection */
         link->pidfd = link->channel.fd = -1;
         return 0;
     }
-    link->node =
-        joined->member[rank].node == joined->member[joined->rank].node && peer->unix_fd >= 0;
+    link->node = gyre_detector_near(watch->detector, index) && peer->unix_fd >= 0;
     link->pidfd = link->node ? peer->pidfd : -1;
     int status = open_channel(watch, index, link->node ? peer->unix_fd : peer->control);
     if (status == 0 && link->pidfd >= 0)

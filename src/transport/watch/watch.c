@@ -101,7 +101,6 @@ static int build_watch(struct gyre_watch *watch)
         .rank = is->joined->rank,
         .n = is->joined->n,
         .epoch = watch->epoch,
-        .large = is->joined->large,
         .fan_out = is->joined->fan_out,
         .member = is->joined->member,
         .dead_ns = (uint64_t)is->dead_time_ms * GYRE_MS,

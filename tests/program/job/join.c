@@ -221,6 +221,67 @@ static void another_user_is_served_by_tcp(void **state)
     rig_teardown(&rig);
 }
 
+/* -- a large machine --------------------------------------------------------------------------- */
+
+enum { LARGE = 20 }; /* the tree of places: 1 to 16 below 0, 17 to 19 below 1 */
+
+static void setup_large(struct rig *rig)
+{
+    rig_setup(rig, LARGE);
+    for (int i = 0; i < LARGE; i++)
+        rig->rank[i].options.links_at_once = 4;
+}
+
+/* The ranks of a node but rank 0 have met the one above in the node's tree. */
+static void assert_met_along_a_tree(const struct rig *rig)
+{
+    for (int a = 0; a < rig->n; a++)
+        for (int b = 0; b < a; b++) {
+            const struct rig_result *high = &rig->result[a], *low = &rig->result[b];
+            const bool edge = high->node == low->node && high->local_rank > 0 &&
+                              (high->local_rank - 1) / 16 == low->local_rank;
+            if (high->shares[b] != edge || low->shares[a] != edge)
+                fail_msg("ranks %d and %d are %san edge", b, a, edge ? "" : "no ");
+        }
+}
+
+static void ranks_of_a_large_machine_meet_along_a_tree(void **state)
+{
+    struct rig rig;
+    (void)state;
+    setup_large(&rig);
+    rig_run(&rig);
+    assert_joined(&rig);
+    assert_int_equal(rig.result[0].nodes, 1);
+    assert_met_along_a_tree(&rig);
+    for (int i = 0; i < LARGE; i++)
+        assert_true(rig.result[i].has_file);
+    rig_teardown(&rig);
+}
+
+/* Rank 1 cannot share memory. So ranks 17 to 19, which are below it on the machine, call rank 0. In
+ * the node 18 and 19 are below rank 2, and meet it later. */
+static void a_rank_that_cannot_share_is_climbed_past(void **state)
+{
+    struct rig rig;
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("only root can be two users\n");
+        skip();
+    }
+    setup_large(&rig);
+    rig.rank[1].before = become_nobody;
+    rig_run(&rig);
+    assert_joined(&rig);
+    assert_int_equal(rig.result[0].nodes, 2);
+    assert_int_equal(rig.result[1].local_size, 1);
+    assert_int_equal(rig.result[18].local_rank, 17);
+    assert_met_along_a_tree(&rig);
+    for (int i = 0; i < LARGE; i++)
+        assert_int_equal(rig.result[i].has_file, i != 1);
+    rig_teardown(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +294,8 @@ int main(void)
         cmocka_unit_test(a_name_that_leads_to_loopback_serves),
         cmocka_unit_test(data_listeners_obey_interface_and_range),
         cmocka_unit_test(another_user_is_served_by_tcp),
+        cmocka_unit_test(ranks_of_a_large_machine_meet_along_a_tree),
+        cmocka_unit_test(a_rank_that_cannot_share_is_climbed_past),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,6 +115,7 @@ static void write_down(struct rig_result *result, const struct gyre_joined *join
     result->node = joined->node;
     result->local_rank = joined->local_rank;
     result->local_size = joined->local_size;
+    result->has_file = joined->node_file >= 0;
     memcpy(result->session_key, joined->session_key, sizeof result->session_key);
     for (uint32_t p = 0; p < joined->n && p < RIG_RANKS; p++) {
         result->node_of[p] = joined->member[p].node;

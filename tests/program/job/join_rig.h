@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-#define RIG_RANKS 16
+#define RIG_RANKS 24
 
 struct rig_result { /* written by the child, in memory shared with the test */
     int status;
@@ -19,8 +19,9 @@ struct rig_result { /* written by the child, in memory shared with the test */
     int tcps[RIG_RANKS];
     uint16_t port_of[RIG_RANKS]; /* of the data listeners */
     bool shares[RIG_RANKS];
-    int wrong; /* channels that did not carry what they should */
-    double ms; /* from the start of the rig to the end of the join */
+    bool has_file; /* that is the memory of a large node */
+    int wrong;     /* channels that did not carry what they should */
+    double ms;     /* from the start of the rig to the end of the join */
 };
 
 struct rig_rank {

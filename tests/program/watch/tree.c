@@ -1,6 +1,6 @@
-/* The watch's tree of nodes, with real processes: whoever of it dies, all are told, with no call to
- * any of them and no link. 20 nodes are three floors: 17, 18 and 19 are below 1, and 1 to 16 below
- * rank 0. tests/unit/transport/watch/detect/tree_test.c has the rest. */
+/* The watch's tree, with real processes: whoever of it dies, all are told, with no call to any of
+ * them and no link. 20 nodes are three floors: 17, 18 and 19 are below 1, and 1 to 16 below rank 0.
+ * So are 20 ranks of a large node. tests/unit/transport/watch/detect/tree_test.c has the rest. */
 #include "rig/comm_rig.h"
 #include "rig/test.h"
 
@@ -30,13 +30,10 @@ static int wait_for_ever(struct gyre_comm *comm, struct rig *rig)
     return 0;
 }
 
-static struct rig tree_of(int per_node, int (*body)(struct gyre_comm *comm, struct rig *rig))
+static struct rig tree_of(int n, int per_node, int (*body)(struct gyre_comm *comm, struct rig *rig))
 {
-    return (struct rig){.n = NODES * per_node,
-                        .per_node = per_node,
-                        .dead_ms = LONG_DEAD_MS,
-                        .before = in_a_tree,
-                        .body = body};
+    return (struct rig){
+        .n = n, .per_node = per_node, .dead_ms = LONG_DEAD_MS, .before = in_a_tree, .body = body};
 }
 
 static bool tells_of_one(const char *error, const int *victim, int victims)
@@ -50,9 +47,9 @@ static bool tells_of_one(const char *error, const int *victim, int victims)
     return tells && strstr(error, "ended without a goodbye");
 }
 
-static void kill_and_expect(int per_node, const int *victim, int victims)
+static void kill_and_expect(int n, int per_node, const int *victim, int victims)
 {
-    struct rig rig = tree_of(per_node, wait_for_ever);
+    struct rig rig = tree_of(n, per_node, wait_for_ever);
     uint64_t excused = 0;
     rig_start(&rig);
     rig_until(&rig.shared->ready, rig.n);
@@ -76,7 +73,7 @@ static void a_death_anywhere_is_told_to_all(void **state)
     const int victim[] = {0, 1, 16, 17, 19};
     (void)state;
     for (size_t i = 0; i < sizeof victim / sizeof *victim; i++)
-        kill_and_expect(1, &victim[i], 1);
+        kill_and_expect(NODES, 1, &victim[i], 1);
 }
 
 static void a_death_in_nodes_of_two_is_told_to_all(void **state)
@@ -84,7 +81,16 @@ static void a_death_in_nodes_of_two_is_told_to_all(void **state)
     const int victim[] = {2, 3, 34, 39}; /* the lowest of node 1, its neighbour, below it */
     (void)state;
     for (size_t i = 0; i < sizeof victim / sizeof *victim; i++)
-        kill_and_expect(2, &victim[i], 1);
+        kill_and_expect(2 * NODES, 2, &victim[i], 1);
+}
+
+/* Two large nodes: 20 is the lowest of the second, in which 37 is below 21. */
+static void a_death_in_a_large_node_is_told_to_all(void **state)
+{
+    const int victim[] = {0, 1, 18, 20, 21, 37};
+    (void)state;
+    for (size_t i = 0; i < sizeof victim / sizeof *victim; i++)
+        kill_and_expect(2 * NODES, NODES, &victim[i], 1);
 }
 
 /* Rank 17 and rank 1 above it. */
@@ -92,15 +98,15 @@ static void two_deaths_on_one_way_are_told(void **state)
 {
     const int victims[] = {17, 1};
     (void)state;
-    kill_and_expect(1, victims, 2);
+    kill_and_expect(NODES, 1, victims, 2);
+    kill_and_expect(NODES, NODES, victims, 2);
 }
 
 /* Rank 1 stands still for longer than the dead time. Rank 0 and the ranks below rank 1 connect to
  * each other. Who is told of does not matter: a starved rank is silent, too. */
-static void ranks_below_one_that_stands_still_are_told(void **state)
+static void stop_and_expect(int per_node)
 {
-    struct rig rig = tree_of(1, wait_for_ever);
-    (void)state;
+    struct rig rig = tree_of(NODES, per_node, wait_for_ever);
     rig.dead_ms = 2000;
     rig_start(&rig);
     rig_until(&rig.shared->ready, rig.n);
@@ -110,6 +116,13 @@ static void ranks_below_one_that_stands_still_are_told(void **state)
         if (rank != 1)
             assert_int_equal(rig.shared->status[rank], GYRE_PEER_LOST);
     munmap(rig.shared, sizeof *rig.shared);
+}
+
+static void ranks_below_one_that_stands_still_are_told(void **state)
+{
+    (void)state;
+    stop_and_expect(1);
+    stop_and_expect(NODES);
 }
 
 /* Goodbyes climb, and the word that all have left comes back. Links are made beside. */
@@ -126,7 +139,16 @@ static void a_job_of_many_nodes_ends_well(void **state)
 {
     (void)state;
     for (int per_node = 1; per_node < 4; per_node++) {
-        struct rig rig = tree_of(per_node, sum_and_leave);
+        struct rig rig = tree_of(NODES * per_node, per_node, sum_and_leave);
+        assert_int_equal(rig_run(&rig, 60), 0);
+    }
+}
+
+static void a_job_of_large_nodes_ends_well(void **state)
+{
+    (void)state;
+    for (int nodes = 1; nodes < 4; nodes++) {
+        struct rig rig = tree_of(NODES * nodes, NODES, sum_and_leave);
         assert_int_equal(rig_run(&rig, 60), 0);
     }
 }
@@ -135,8 +157,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_of_many_nodes_ends_well),
+        cmocka_unit_test(a_job_of_large_nodes_ends_well),
         cmocka_unit_test(a_death_anywhere_is_told_to_all),
         cmocka_unit_test(a_death_in_nodes_of_two_is_told_to_all),
+        cmocka_unit_test(a_death_in_a_large_node_is_told_to_all),
         cmocka_unit_test(two_deaths_on_one_way_are_told),
         cmocka_unit_test(ranks_below_one_that_stands_still_are_told),
     };

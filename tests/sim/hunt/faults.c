@@ -276,27 +276,32 @@ static bool keeps_root_away(const struct hunt_fault *fault)
     return is_of_links(fault) && hunt_hits(fault, 0);
 }
 
+/* The rank through which a rank hears rank 0, in a tree. */
+static uint32_t rank_above(uint32_t rank)
+{
+    const struct hunt_scenario *is = hunt.is;
+    const uint32_t node = rank / is->per_node, place = rank % is->per_node;
+    if (place > 0)
+        return rank - place + (is->large ? gyre_joined_above(place, is->fan_out) : 0);
+    return node > 0 ? gyre_joined_above(node, is->fan_out) * is->per_node : HUNT_NOBODY;
+}
+
 /* Whether others hear rank 0 through this one, in a tree: those of its node, and of nodes below. */
 static bool passes_on(uint32_t rank)
 {
-    const struct hunt_scenario *is = hunt.is;
-    const uint32_t node = rank / is->per_node, last = (is->n - 1) / is->per_node;
-    const bool below = last && node <= gyre_joined_node_above(last, is->fan_out);
-    return rank % is->per_node == 0 && (below || (is->per_node > 1 && rank + 1 < is->n));
+    for (uint32_t below = rank + 1; below < hunt.is->n; below++)
+        if (rank_above(below) == rank)
+            return true;
+    return false;
 }
 
 /* Whether the fault is of the line over which one of two ranks hears rank 0. */
 static bool cuts_an_edge(const struct hunt_fault *fault)
 {
-    const struct hunt_scenario *is = hunt.is;
     const uint32_t low = fault->a < fault->b ? fault->a : fault->b,
                    high = fault->a ^ fault->b ^ low;
-    const uint32_t node = high / is->per_node;
-    if (!is->fan_out || !is_of_links(fault) || fault->kind == HUNT_SPLIT || low % is->per_node)
-        return false;
-    return node == low / is->per_node ||
-           (high % is->per_node == 0 &&
-            gyre_joined_node_above(node, is->fan_out) == low / is->per_node);
+    return hunt.is->fan_out && is_of_links(fault) && fault->kind != HUNT_SPLIT &&
+           rank_above(high) == low;
 }
 
 bool hunt_cuts_the_tree(const struct hunt_fault *fault)

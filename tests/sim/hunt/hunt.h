@@ -90,7 +90,8 @@ struct hunt_fault {
 struct hunt_scenario {
     uint64_t seed; /* of jitter, and of the order in which ranks start */
     uint32_t n, per_node;
-    uint32_t fan_out; /* of the watch's tree of nodes; 0: rank 0 has a channel to each rank */
+    uint32_t fan_out; /* of the watch's tree; 0: rank 0 has a channel to each rank */
+    bool large;       /* nodes are: the ranks of each are a tree, too */
     bool on_demand;   /* links between nodes are made at their first use */
     uint64_t latency_ns, jitter_ns, bytes_per_second, coalesce_ns;
     uint32_t piece_bytes, window_bytes;

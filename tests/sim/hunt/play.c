@@ -56,6 +56,7 @@ static void open_job(const struct hunt_scenario *is, FILE *log, struct hunt_outc
         abort();
     for (uint32_t r = 0; r < is->n; r++) {
         hunt.member[r].node = r / is->per_node;
+        hunt.member[r].large = is->large;
         hunt.member[r].pid = (int32_t)(1000 + r);
         snprintf(hunt.member[r].host, sizeof hunt.member[r].host, "host%u", r / is->per_node);
     }

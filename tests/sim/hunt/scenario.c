@@ -165,11 +165,13 @@ static enum gyre_seal_mode draw_security(uint64_t seed)
 }
 
 /* Half of the jobs of three nodes and more have a tree of nodes, of one, two or three floors and
- * more: a fan-out of 1 is a chain. */
-static uint32_t draw_fan_out(const struct hunt_scenario *scenario, uint64_t seed)
+ * more: a fan-out of 1 is a chain. Half of those with nodes of three ranks and more have trees of
+ * ranks in them. */
+static void draw_tree(struct hunt_scenario *scenario, uint64_t seed)
 {
-    bool deep = (scenario->n - 1) / scenario->per_node >= 2 && seed / 16 % 2;
-    return deep ? 1 + (uint32_t)(seed / 32 % 3) : 0;
+    scenario->large = scenario->per_node >= 3 && seed / 128 % 2;
+    bool deep = ((scenario->n - 1) / scenario->per_node >= 2 && seed / 16 % 2) || scenario->large;
+    scenario->fan_out = deep ? 1 + (uint32_t)(seed / 32 % 3) : 0;
 }
 
 /* Pieces of few bytes cost an event each: then little is sent. */
@@ -193,7 +195,7 @@ void hunt_draw(struct hunt_scenario *scenario, uint64_t seed)
     scenario->n = 2 + (uint32_t)(one_in(&rng, 3) ? below(&rng, 8) : below(&rng, 4));
     /* Links join nodes only. */
     scenario->per_node = 1 + (uint32_t)below(&rng, scenario->n - 1);
-    scenario->fan_out = draw_fan_out(scenario, seed);
+    draw_tree(scenario, seed);
     draw_wire(scenario, &rng);
     draw_algorithms(scenario, seed);
     scenario->security = draw_security(seed);
@@ -230,11 +232,11 @@ const char *hunt_fault_name(enum hunt_fault_kind kind)
 void hunt_print(const struct hunt_scenario *is, FILE *to)
 {
     fprintf(to,
-            "seed %llu: %u ranks, %u a node, fan-out %u; latency %llu ns, jitter %llu ns, %llu "
+            "seed %llu: %u ranks, %u a %s, fan-out %u; latency %llu ns, jitter %llu ns, %llu "
             "B/s, pieces "
             "%u, window %u, coalesce %llu ns, slice \"%s\", algorithms %s, %s%s\n",
-            (unsigned long long)is->seed, is->n, is->per_node, is->fan_out,
-            (unsigned long long)is->latency_ns, (unsigned long long)is->jitter_ns,
+            (unsigned long long)is->seed, is->n, is->per_node, is->large ? "large node" : "node",
+            is->fan_out, (unsigned long long)is->latency_ns, (unsigned long long)is->jitter_ns,
             (unsigned long long)is->bytes_per_second, is->piece_bytes, is->window_bytes,
             (unsigned long long)is->coalesce_ns, is->slice, is->algorithms,
             gyre_seal_word(is->security), is->on_demand ? ", links at their first use" : "");

@@ -103,6 +103,7 @@ static bool flat_watch(void)
 {
     struct hunt_scenario less = *now.best;
     less.fan_out = 0;
+    less.large = false;
     return now.best->fan_out && keep_if_wrong(&less);
 }
 

@@ -302,8 +302,7 @@ void hunt_watch_end(struct gyre_domain *rank)
 {
     rank->watch.deaf = true;
     for (uint32_t i = 0; i < gyre_detector_channels(rank->watch.detector); i++) {
-        uint32_t peer = gyre_detector_peer(rank->watch.detector, i);
-        if (hunt.member[peer].node == hunt.member[rank->rank].node)
+        if (gyre_detector_near(rank->watch.detector, i))
             transmit(rank, i, (struct hunt_event){.kind = HUNT_END_OF_PROCESS});
         if (!gyre_detector_closed(rank->watch.detector, i))
             transmit(rank, i, (struct hunt_event){.kind = HUNT_END_OF_CHANNEL});

@@ -9,7 +9,8 @@
  *             rank 3 ─── rank 4     beats: 4 to 3, 3 to 0, 1 to 0, 2 to 0, and back down
  *
  * In a job of many nodes there are no other channels between nodes than edges of the tree, which
- * is deep (tree.c). There ranks pass messages on, to rank 0 and from it.
+ * is deep (tree.c), and none within a large node. There ranks pass messages on, to rank 0 and from
+ * it.
  *
  * Invariants
  *   - One failure. `record` holds it, and never changes once it is decided. All ranks must tell the
@@ -85,7 +86,7 @@ void gyre_detector_destroy(struct gyre_failure_detector *detector)
     gyre_audit_destroy(detector->audit);
     free(detector->post);
     free(detector->channel);
-    free(detector->lowest);
+    free(detector->order);
     free(detector);
 }
 
@@ -428,8 +429,6 @@ void gyre_detector_eof(struct gyre_failure_detector *detector, uint64_t now, uin
 {
     struct gyre_detector_channel *channel = &detector->channel[index];
     struct gyre_detector_record record;
-    bool near =
-        detector->is.member[channel->peer].node == detector->is.member[detector->is.rank].node;
 
     /* A rank that has learned of a mismatch may end before others have. */
     bool differs =
@@ -447,7 +446,7 @@ void gyre_detector_eof(struct gyre_failure_detector *detector, uint64_t now, uin
                               why);
     if (detector->depth == 0 && channel->peer == 0)
         gyre_detector_root_gone(detector);
-    if (why == NULL && !near && !differs)
+    if (why == NULL && !channel->near && !differs)
         gyre_detector_found(detector, &record);
     else
         gyre_detector_hold(detector, detector->is.rank, &record);
@@ -541,16 +540,18 @@ const char *gyre_detector_take_warning(struct gyre_failure_detector *detector)
 
 bool gyre_detector_may_end(const struct gyre_failure_detector *detector)
 {
-    const struct gyre_member *member = detector->is.member;
-    const uint32_t node = member[detector->is.rank].node;
-
     for (uint32_t i = 0; i < detector->channels; i++) {
         const struct gyre_detector_channel *channel = &detector->channel[i];
         const bool told = detector->is.rank == 0 || channel->kin == GYRE_KIN_BELOW;
-        if (told && member[channel->peer].node != node && !channel->closed && !channel->gone)
+        if (told && !channel->near && !channel->closed && !channel->gone)
             return false;
     }
     return detector->all_left;
+}
+
+bool gyre_detector_near(const struct gyre_failure_detector *detector, uint32_t channel)
+{
+    return detector->channel[channel].near;
 }
 
 bool gyre_detector_closed(const struct gyre_failure_detector *detector, uint32_t channel)

@@ -7,10 +7,10 @@
  *    eof, ended       ─┼────▶ └───────┘       ├─▶ all_left(): everybody has said goodbye
  *    report, leave    ─┘                      └─▶ wake(): when to tick next
  *
- * A *channel* leads to one peer. Every rank has one to each rank of its node and one to rank 0; in
- * a large node, one to its lowest rank instead of each. In a job of many nodes the lowest ranks of
- * nodes are a tree, and a rank has channels along it only (tree.c). Channels are numbered by peer,
- * ascending.
+ * A *channel* leads to one peer. Every rank has one to each rank of its node and one to rank 0. In
+ * a job of many nodes, or with a large one, the lowest ranks of nodes are a tree, as the ranks of a
+ * large node are, and a rank has channels along the tree only (tree.c). Channels are numbered by
+ * peer, ascending.
  * Nothing is allocated after create(). One thread at a time. */
 #ifndef GYRE_TRANSPORT_WATCH_DETECT_FAILURE_DETECTOR_H
 #define GYRE_TRANSPORT_WATCH_DETECT_FAILURE_DETECTOR_H
@@ -25,8 +25,7 @@ struct gyre_failure_detector;
 struct gyre_detector_options {
     uint32_t rank, n;
     uint16_t epoch;
-    bool large;       /* this rank's node: its ranks have channels to the lowest only */
-    uint32_t fan_out; /* of the tree of nodes; 0: rank 0 has a channel to each */
+    uint32_t fan_out; /* of the tree; 0: rank 0 has a channel to each, and no node is large */
     const struct gyre_member *member; /* n, borrowed */
     uint64_t dead_ns;                 /* 0: silence never counts as death */
     uint64_t timeout_ns;              /* limit of one operation, 0: none */
@@ -50,6 +49,9 @@ int gyre_detector_channel(const struct gyre_failure_detector *detector,
                           uint32_t peer); /* -1: there is none */
 bool gyre_detector_has_left(const struct gyre_failure_detector *detector,
                             uint32_t channel); /* said goodbye */
+
+/* Whether the channel's peer is of this node, and this rank has met it, so that it sees its end. */
+bool gyre_detector_near(const struct gyre_failure_detector *detector, uint32_t channel);
 
 /* Whether the channel has no connection from the start. One is made as where it broke, if the rank
  * above the higher of the two is lost. */

@@ -20,7 +20,7 @@ enum gyre_detector_owed {
     GYRE_OWED_RELAY = 128 /* goodbyes of ranks below, upwards */
 };
 
-/* The place of a channel's peer in the deep tree of a job of many nodes. */
+/* The place of a channel's peer in the deep tree of a job of many nodes, or with a large one. */
 enum gyre_detector_kin {
     GYRE_KIN_NONE,  /* of this node, and neither above nor below; in a flat job all peers */
     GYRE_KIN_ABOVE, /* on the way from this rank to rank 0 */
@@ -42,6 +42,7 @@ struct gyre_detector_channel {
     enum gyre_detector_kin kin;
     enum gyre_detector_ask ask; /* the peer's state is asked for, over this channel or another */
     bool tree_edge;             /* an edge of the tree: beats both ways, silence counts */
+    bool near;                  /* the peer is of this node, and this rank sees its process end */
     bool closed;                /* no connection has been made: see orphan.c */
     bool heard, left, gone;
     bool broken;   /* its connection is lost, and a new one is being made */
@@ -77,10 +78,10 @@ struct gyre_failure_detector {
     char warning[GYRE_WATCH_TEXT_MAX];
     uint32_t warning_comm; /* the operation of the warning */
     uint64_t warning_sequence;
-    uint32_t holder;  /* while HELD: the rank that found it */
-    uint32_t leader;  /* lowest rank of this node */
-    uint32_t *lowest; /* of each node */
-    uint32_t depth;   /* of the deep tree; 0: the job is flat */
+    uint32_t holder; /* while HELD: the rank that found it */
+    /* All ranks node after node; each one's place in its node; where a node begins in `order`. */
+    uint32_t *order, *place, *first;
+    uint32_t depth; /* of the deep tree; 0: the job is flat */
     /* The channel to the rank above, to which beats go; -1: none, or nobody is left there. */
     int up;
     uint32_t channels, left;

@@ -37,11 +37,10 @@ bool gyre_detector_broken(struct gyre_failure_detector *detector, uint64_t now, 
                           int status)
 {
     struct gyre_detector_channel *channel = &detector->channel[index];
-    bool near =
-        detector->is.member[channel->peer].node == detector->is.member[detector->is.rank].node;
 
     gyre_detector_advance(detector, now);
-    if (near || channel->gone || (detector->all_left && !awaits_end(detector, channel, status)))
+    if (channel->near || channel->gone ||
+        (detector->all_left && !awaits_end(detector, channel, status)))
         return false;
     if (!channel->broken)
         channel->broken_at = detector->clock;

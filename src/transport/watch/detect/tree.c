@@ -1,11 +1,11 @@
 /* Channels, and which of them are edges of the tree: see the picture in failure_detector.c.
  *
  * In a flat job a rank has a channel to every rank of its node and to rank 0. Rank 0 has one to
- * every rank. In a large node a rank has one to the lowest only, which sees every other end. The
- * tree's edges are the channels rank ─ lowest rank of its node ─ rank 0.
+ * every rank. The tree's edges are the channels rank ─ lowest rank of its node ─ rank 0.
  *
- * In a job of many nodes the tree is deep, or rank 0 would hold a connection of each rank. Nodes
- * are a tree in the order of their numbers:
+ * In a job of many nodes, or with a large one, the tree is deep, or rank 0 would hold a connection
+ * of each rank. Nodes are a tree in the order of their numbers, and so are the ranks of a large
+ * node in the order of their places:
  *
  *      fan-out 2          node 0                 a rank of node 5: its channels are to its node and
  *                        ╱      ╲                to the ranks above it and below it
@@ -13,9 +13,9 @@
  *                    ╱   ╲     ╱   ╲             above: lowest of node 5, of node 2, rank 0
  *                   3     4   5     6            open: to the rank above, and to those just below
  *
- * Channels to all others above and below are closed: no connection is made over them until a rank
- * between the two is lost (orphan.c). What rank 0 tells all goes down the tree, and what it is told
- * goes up, from channel to channel.
+ * A rank of a large node has no channels to ranks beside it. Channels to all others above and below
+ * are closed: no connection is made over them until a rank between the two is lost (orphan.c).
+ * What rank 0 tells all goes down the tree, and what it is told goes up, from channel to channel.
  *
  * Tested by tests/unit/transport/watch/detect/failure_detector_test.c and, deep,
  * tests/unit/transport/watch/detect/tree_test.c. */
@@ -29,9 +29,9 @@ static bool same_node(const struct gyre_failure_detector *detector, uint32_t pee
     return detector->is.member[peer].node == detector->is.member[detector->is.rank].node;
 }
 
-static uint32_t leader_of(const struct gyre_failure_detector *detector, uint32_t rank)
+static uint32_t lowest_of(const struct gyre_failure_detector *detector, uint32_t node)
 {
-    return detector->lowest[detector->is.member[rank].node];
+    return detector->order[detector->first[node]];
 }
 
 static bool is_deep(const struct gyre_failure_detector *detector)
@@ -39,31 +39,69 @@ static bool is_deep(const struct gyre_failure_detector *detector)
     return detector->depth > 0;
 }
 
+/* Whether the rank's node is large, so that its ranks are a tree. */
+static bool is_of_large(const struct gyre_failure_detector *detector, uint32_t rank)
+{
+    return detector->is.fan_out > 0 && detector->is.member[rank].large;
+}
+
 uint32_t gyre_detector_parent(const struct gyre_failure_detector *detector, uint32_t rank)
 {
-    const uint32_t node = detector->is.member[rank].node;
+    const uint32_t node = detector->is.member[rank].node, place = detector->place[rank];
 
-    if (leader_of(detector, rank) != rank)
-        return leader_of(detector, rank);
+    if (place > 0)
+        return detector
+            ->order[detector->first[node] + (is_of_large(detector, rank)
+                                                 ? gyre_joined_above(place, detector->is.fan_out)
+                                                 : 0)];
     return is_deep(detector) && node > 0
-               ? detector->lowest[gyre_joined_node_above(node, detector->is.fan_out)]
+               ? lowest_of(detector, gyre_joined_above(node, detector->is.fan_out))
                : 0;
 }
 
 /* -- drawing ----------------------------------------------------------------------------------- */
 
-/* Notes the lowest rank of each node, and how deep the tree of nodes is. */
-static void survey_nodes(struct gyre_failure_detector *detector)
+/* Lists the ranks node after node, each node's by place. Returns the number of nodes. */
+static uint32_t list_nodes(struct gyre_failure_detector *detector)
 {
     uint32_t nodes = 0;
 
+    for (uint32_t rank = 0; rank < detector->is.n; rank++) {
+        const uint32_t node = detector->is.member[rank].node;
+        detector->place[rank] = detector->first[node + 1]++;
+        nodes = node + 1 > nodes ? node + 1 : nodes;
+    }
+    for (uint32_t node = 0; node < nodes; node++)
+        detector->first[node + 1] += detector->first[node];
     for (uint32_t rank = 0; rank < detector->is.n; rank++)
-        if (detector->is.member[rank].node == nodes)
-            detector->lowest[nodes++] = rank;
-    for (uint32_t node = nodes - 1; detector->is.fan_out > 0 && node > 0;
-         node = gyre_joined_node_above(node, detector->is.fan_out))
-        detector->depth++;
-    detector->leader = leader_of(detector, detector->is.rank);
+        detector->order[detector->first[detector->is.member[rank].node] + detector->place[rank]] =
+            rank;
+    return nodes;
+}
+
+/* The floors of a tree of so many. */
+static uint32_t floors_of(const struct gyre_failure_detector *detector, uint32_t count)
+{
+    uint32_t floors = 0;
+
+    for (uint32_t last = count - 1; detector->is.fan_out > 0 && last > 0;
+         last = gyre_joined_above(last, detector->is.fan_out))
+        floors++;
+    return floors;
+}
+
+/* Notes who is in which node, and how deep the tree is. */
+static void survey_nodes(struct gyre_failure_detector *detector)
+{
+    const uint32_t nodes = list_nodes(detector);
+    uint32_t most = 0;
+
+    for (uint32_t node = 0; node < nodes; node++) {
+        const uint32_t ranks = detector->first[node + 1] - detector->first[node];
+        if (is_of_large(detector, lowest_of(detector, node)) && floors_of(detector, ranks) > most)
+            most = floors_of(detector, ranks);
+    }
+    detector->depth = floors_of(detector, nodes) + most;
 }
 
 static bool stands_above(const struct gyre_failure_detector *detector, uint32_t above,
@@ -83,18 +121,13 @@ static enum gyre_detector_kin kin_of(const struct gyre_failure_detector *detecto
     return stands_above(detector, detector->is.rank, peer) ? GYRE_KIN_BELOW : GYRE_KIN_NONE;
 }
 
-/* Whether this rank has a channel to that one of its node. */
-static bool has_met(const struct gyre_failure_detector *detector, uint32_t peer)
-{
-    return !detector->is.large || peer == detector->leader || detector->is.rank == detector->leader;
-}
-
+/* Whether there is a channel to that rank, open or closed. */
 static bool reaches(const struct gyre_failure_detector *detector, uint32_t peer)
 {
     uint32_t rank = detector->is.rank;
     if (peer == rank)
         return false;
-    if (same_node(detector, peer) && has_met(detector, peer))
+    if (same_node(detector, peer) && !is_of_large(detector, peer))
         return true;
     return is_deep(detector) ? kin_of(detector, peer) != GYRE_KIN_NONE : rank == 0 || peer == 0;
 }
@@ -112,11 +145,13 @@ static void draw_channels(struct gyre_failure_detector *detector)
         if (!reaches(detector, peer))
             continue;
         const bool edge = is_edge(detector, peer);
+        const bool met = same_node(detector, peer) && (edge || !is_of_large(detector, peer));
         detector->channel[detector->channels++] = (struct gyre_detector_channel){
             .peer = peer,
             .kin = kin_of(detector, peer),
             .tree_edge = edge,
-            .closed = is_deep(detector) && !edge && !same_node(detector, peer),
+            .near = met,
+            .closed = is_deep(detector) && !edge && !met,
             .heard_at = detector->clock,
         };
     }
@@ -135,9 +170,13 @@ static uint32_t count_channels(const struct gyre_failure_detector *detector)
 
 int gyre_detector_make_channels(struct gyre_failure_detector *detector)
 {
-    detector->lowest = calloc(detector->is.n, sizeof *detector->lowest);
-    if (detector->lowest == NULL)
+    const uint32_t n = detector->is.n;
+
+    detector->order = calloc(3 * (size_t)n + 1, sizeof *detector->order);
+    if (detector->order == NULL)
         return -ENOMEM;
+    detector->place = detector->order + n;
+    detector->first = detector->place + n;
     survey_nodes(detector);
     uint32_t count = count_channels(detector);
 
@@ -151,7 +190,7 @@ int gyre_detector_make_channels(struct gyre_failure_detector *detector)
     struct gyre_audit_limits limits = {.patience_ns = detector->is.patience_ns,
                                        .dead_ns = detector->is.dead_ns,
                                        .timeout_ns = detector->is.timeout_ns};
-    return gyre_audit_create(detector->is.n, &limits, &detector->audit);
+    return gyre_audit_create(n, &limits, &detector->audit);
 }
 
 /* -- finding ----------------------------------------------------------------------------------- */

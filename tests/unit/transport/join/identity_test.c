@@ -61,6 +61,39 @@ static void who_shares_with_the_lowest_shares_with_all(void **state)
         }
 }
 
+/* Rank 4 has met 2, which has met 0. Rank 8 has met 6, which has met nobody. */
+static void who_shares_with_one_that_does_shares_with_all(void **state)
+{
+    struct gyre_rank_identity identity[RANKS];
+    uint8_t share[RANKS][RANKS] = {{0}};
+    (void)state;
+    fill(identity);
+    share[0][2] = share[2][0] = share[2][4] = share[4][2] = share[6][8] = share[8][6] = 1;
+    gyre_nodes_share_by_lowest(identity, RANKS, 4, &share[0][0]);
+    for (uint32_t a = 0; a < RANKS; a += 2)
+        for (uint32_t b = 0; b < RANKS; b += 2)
+            assert_int_equal(share[a][b], a != b && a < 6 && b < 6);
+}
+
+/* Every second of 800 ranks is on the machine, so rank 798 has place 399 there, below 24, below 1.
+ */
+static void ranks_above_lead_to_the_lowest(void **state)
+{
+    enum { MANY = 800 };
+    static struct gyre_rank_identity identity[MANY];
+    uint32_t above[GYRE_JOIN_FLOORS];
+    (void)state;
+    for (uint32_t i = 0; i < MANY; i++)
+        identity[i].boot[3] = i % 2 ? 1 : 2;
+    assert_int_equal(gyre_identity_ranks_above(identity, MANY, 798, above), 3);
+    assert_int_equal(above[0], 48);
+    assert_int_equal(above[1], 2);
+    assert_int_equal(above[2], 0);
+    assert_int_equal(gyre_identity_ranks_above(identity, MANY, 33, above), 1);
+    assert_int_equal(above[0], 1);
+    assert_int_equal(gyre_identity_ranks_above(identity, MANY, 1, above), 0);
+}
+
 /* Where all have met, the matrix is what they have told. */
 static void small_machines_stay_as_told(void **state)
 {
@@ -119,6 +152,8 @@ int main(void)
         cmocka_unit_test(the_lowest_and_the_number_are_known),
         cmocka_unit_test(simulated_nodes_are_machines),
         cmocka_unit_test(who_shares_with_the_lowest_shares_with_all),
+        cmocka_unit_test(who_shares_with_one_that_does_shares_with_all),
+        cmocka_unit_test(ranks_above_lead_to_the_lowest),
         cmocka_unit_test(small_machines_stay_as_told),
         cmocka_unit_test(namespaces_are_told_where_they_are_known),
     };

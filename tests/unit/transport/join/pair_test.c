@@ -1,12 +1,13 @@
 /* The higher rank of a pair at a Unix socket whose backlog is full: it tries again as long as the
  * phase lasts, then TCP serves. One that hangs up is called again, because it may be ending. The
- * lower rank waits for a peer that has proven the key. Pairs that meet are tested by
- * tests/program/job/join.c. */
+ * lower rank waits for a peer that has proven the key. On a large machine a rank answers when it
+ * has met one above. Pairs that meet are tested by tests/program/job/join.c. */
 #include "unit/transport/join/join_rig.h"
 
 #include "base/rng.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 enum { CALLERS = 16 };
 
@@ -171,6 +172,99 @@ static void a_proven_peer_is_waited_for(void **state)
     join_rig_close(&lower);
 }
 
+/* -- a large machine --------------------------------------------------------------------------- */
+
+enum { TRIO = 18, ROOT = 0, MIDDLE = 1, LAST = 17 }; /* the last is below the middle */
+
+/* Three ranks of a large machine of 18; rank 0's Unix socket is known to those above it. */
+static void open_trio(struct join_rig rig[TRIO])
+{
+    static const uint32_t ranks[] = {ROOT, MIDDLE, LAST};
+    for (int i = 0; i < 3; i++) {
+        join_rig_open(&rig[ranks[i]], ranks[i], TRIO);
+        rig[ranks[i]].options.links_at_once = 4;
+        rig[ranks[i]].join.phase = GYRE_PHASE_PAIR;
+        for (int k = 0; k < i; k++)
+            rig[ranks[i]].join.identity[ranks[k]] = rig[ranks[k]].join.identity[ranks[k]];
+        struct gyre_joining *join = &rig[ranks[i]].join;
+        assert_int_equal(gyre_pairing_open(join, &join->identity[ranks[i]]), 0);
+    }
+}
+
+static void close_trio(struct join_rig rig[TRIO])
+{
+    static const uint32_t ranks[] = {ROOT, MIDDLE, LAST};
+    for (int i = 0; i < 3; i++) {
+        gyre_pairing_close(&rig[ranks[i]].join);
+        join_rig_close(&rig[ranks[i]]);
+    }
+}
+
+static ino_t file_of(const struct join_rig *rig)
+{
+    struct stat info;
+    assert_int_equal(fstat(rig->join.joined->node_file, &info), 0);
+    return info.st_ino;
+}
+
+/* The middle has not met rank 0 when the last calls it. */
+static void the_file_goes_down_the_tree(void **state)
+{
+    static struct join_rig rig[TRIO];
+    (void)state;
+    open_trio(rig);
+    assert_int_equal(gyre_pairing_start(&rig[ROOT].join), 0);
+    assert_int_equal(gyre_pairing_start(&rig[MIDDLE].join), 0);
+    assert_int_equal(gyre_pairing_start(&rig[LAST].join), 0);
+    serve_next(&rig[MIDDLE]); /* the connection of the last */
+    serve_next(&rig[MIDDLE]); /* U1, which waits */
+    assert_null(gyre_join_wait(&rig[LAST].join));
+    serve_next(&rig[ROOT]);   /* the connection of the middle */
+    serve_next(&rig[ROOT]);   /* U1 */
+    serve_next(&rig[MIDDLE]); /* U2, with the file */
+    assert_null(gyre_join_wait(&rig[LAST].join));
+    serve_next(&rig[ROOT]);   /* U3 */
+    serve_next(&rig[MIDDLE]); /* U4 */
+    serve_next(&rig[LAST]);   /* U2, with the file */
+    serve_next(&rig[MIDDLE]); /* U3 */
+    serve_next(&rig[LAST]);   /* U4 */
+    assert_false(gyre_pairing_busy(&rig[LAST].join));
+    assert_true(rig[LAST].join.joined->peer[MIDDLE].unix_fd >= 0);
+    assert_int_equal(file_of(&rig[LAST]), file_of(&rig[ROOT]));
+    close_trio(rig);
+}
+
+/* The middle knows no Unix socket of rank 0, so it cannot belong to the node, and says so by a page
+ * that is no file of a node. The last calls rank 0. */
+static void one_without_the_file_is_climbed_past(void **state)
+{
+    static struct join_rig rig[TRIO];
+    (void)state;
+    open_trio(rig);
+    memset(rig[MIDDLE].join.identity[ROOT].door, 0, 16);
+    assert_int_equal(gyre_pairing_start(&rig[ROOT].join), 0);
+    assert_int_equal(gyre_pairing_start(&rig[MIDDLE].join), 0);
+    assert_false(gyre_pairing_busy(&rig[MIDDLE].join));
+    assert_int_equal(gyre_pairing_start(&rig[LAST].join), 0);
+    serve_next(&rig[MIDDLE]); /* the connection */
+    serve_next(&rig[MIDDLE]); /* U1 */
+    serve_next(&rig[LAST]);   /* U2 */
+    serve_next(&rig[MIDDLE]); /* U3 */
+    serve_next(&rig[LAST]);   /* U4 */
+    assert_true(gyre_pairing_busy(&rig[LAST].join));
+    assert_int_equal(gyre_pairing_tick(&rig[LAST].join), 0);
+    serve_next(&rig[ROOT]); /* the connection */
+    serve_next(&rig[ROOT]); /* U1 */
+    serve_next(&rig[LAST]); /* U2, with the file */
+    serve_next(&rig[ROOT]); /* U3 */
+    serve_next(&rig[LAST]); /* U4 */
+    assert_false(gyre_pairing_busy(&rig[LAST].join));
+    assert_true(rig[LAST].join.joined->peer[MIDDLE].unix_fd < 0);
+    assert_true(rig[LAST].join.joined->peer[ROOT].unix_fd >= 0);
+    assert_string_equal(gyre_pairing_why(&rig[LAST].join), "");
+    close_trio(rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +273,8 @@ int main(void)
         cmocka_unit_test(one_that_hangs_up_and_closes_its_door_is_lost),
         cmocka_unit_test(one_that_hangs_up_for_long_shares_no_memory),
         cmocka_unit_test(a_proven_peer_is_waited_for),
+        cmocka_unit_test(the_file_goes_down_the_tree),
+        cmocka_unit_test(one_without_the_file_is_climbed_past),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

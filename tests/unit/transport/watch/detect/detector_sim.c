@@ -274,9 +274,7 @@ static void end_channels(struct sim *sim, uint32_t rank, bool sockets)
 
     sim->rank[rank].dead = true;
     for (uint32_t i = 0; i < gyre_detector_channels(detector); i++) {
-        uint32_t peer = gyre_detector_peer(detector, i);
-        bool near = sim->member[peer].node == sim->member[rank].node;
-        if (near)
+        if (gyre_detector_near(detector, i))
             transmit(sim, rank, i, (struct sim_event){.what = END_OF_PROCESS});
         if (sockets && !gyre_detector_closed(detector, i))
             transmit(sim, rank, i, (struct sim_event){.what = END_OF_CHANNEL});
@@ -366,7 +364,6 @@ static void seat(struct sim *sim, uint32_t rank)
     struct gyre_detector_options options = {
         .rank = rank,
         .n = sim->n,
-        .large = sim->large,
         .fan_out = sim->fan_out,
         .epoch = 7,
         .member = sim->member,
@@ -399,6 +396,7 @@ void sim_open(struct sim *sim)
     for (uint32_t rank = 0; rank < sim->n; rank++) {
         struct gyre_member *member = &sim->member[rank];
         member->node = rank / sim->ranks_per_node;
+        member->large = sim->large && sim->ranks_per_node > 1;
         member->pid = (int32_t)(1000 + rank);
         snprintf(member->host, sizeof member->host, "host%u", member->node);
     }

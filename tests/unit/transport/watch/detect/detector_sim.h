@@ -32,8 +32,8 @@ struct sim_event;
 struct sim {
     /* set before sim_open() */
     uint32_t n, ranks_per_node;
-    bool large;       /* nodes are: their ranks have channels to the lowest only */
-    uint32_t fan_out; /* of the tree of nodes; 0: flat */
+    uint32_t fan_out; /* of the tree; 0: flat */
+    bool large;       /* with a fan-out: nodes are, and their ranks are trees */
     uint64_t seed, dead_ns, timeout_ns, patience_ns;
     uint64_t latency_max;  /* of a message; the least is 10 µs */
     uint64_t lateness_max; /* of a tick */

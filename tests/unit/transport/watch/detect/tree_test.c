@@ -1,8 +1,9 @@
-/* The deep tree of a job of many nodes, in virtual time: every survivor ends with the same failure
- * as in a flat job, whoever of the tree is lost, and nobody is accused falsely.
+/* The deep tree of a job of many nodes, or with large ones, in virtual time: every survivor ends
+ * with the same failure as in a flat job, whoever of the tree is lost, and nobody is accused
+ * falsely.
  *
- * Fan-outs of 1 (a chain) to 5, jobs of 2 to 60 ranks, drawn from seeds; in haste a quarter of
- * them. */
+ * Fan-outs of 1 (a chain) to 5, jobs of 2 to 60 ranks, drawn from seeds; in a third nodes are
+ * large, of 2 ranks to all. In haste a quarter of the seeds. */
 #include "unit/transport/watch/detect/detector_story.h"
 
 #include <stdio.h>
@@ -17,6 +18,8 @@ static struct sim deep_sim(struct gyre_rng *dice, uint64_t seed)
     struct sim sim = sim_of(2 + (uint32_t)gyre_rng_below(dice, 58), per_node, seed);
     sim.fan_out = 1 + (uint32_t)gyre_rng_below(dice, 5);
     sim.large = gyre_rng_below(dice, 3) == 0;
+    if (sim.large)
+        sim.ranks_per_node = 2 + (uint32_t)gyre_rng_below(dice, sim.n - 1);
     return sim;
 }
 
@@ -38,15 +41,32 @@ static uint32_t open_channels(const struct sim *sim, uint32_t rank)
 
 static void test_a_rank_has_few_channels(void **state)
 {
-    struct sim sim = sim_of(1024, 1, 1);
-    sim.fan_out = 16;
+    for (int large = 0; large < 2; large++) {
+        struct sim sim = sim_of(1024, large ? 1024 : 1, 1);
+        sim.fan_out = 16;
+        sim.large = large;
+        sim_open(&sim);
+        assert_int_equal(open_channels(&sim, 0), 16);
+        assert_int_equal(open_channels(&sim, 1), 17);
+        assert_int_equal(open_channels(&sim, 63), 16); /* 15 below: 1009 … 1023 */
+        assert_int_equal(open_channels(&sim, 1023), 1);
+        for (uint32_t rank = 0; rank < sim.n; rank++)
+            assert_true(open_channels(&sim, rank) <= 17);
+        sim_close(&sim);
+    }
+}
+
+/* The lowest rank of a large node stands in both trees. */
+static void test_large_nodes_are_trees_in_a_tree(void **state)
+{
+    struct sim sim = sim_of(24 * 8, 24, 1);
+    sim.fan_out = 2;
+    sim.large = true;
     sim_open(&sim);
-    assert_int_equal(open_channels(&sim, 0), 16);
-    assert_int_equal(open_channels(&sim, 1), 17);
-    assert_int_equal(open_channels(&sim, 63), 16); /* 15 below: 1009 … 1023 */
-    assert_int_equal(open_channels(&sim, 1023), 1);
-    for (uint32_t rank = 0; rank < sim.n; rank++)
-        assert_true(open_channels(&sim, rank) <= 17);
+    assert_int_equal(open_channels(&sim, 0), 4);
+    assert_int_equal(open_channels(&sim, 24), 5);
+    assert_int_equal(open_channels(&sim, 24 + 3), 3);
+    assert_int_equal(open_channels(&sim, 24 + 23), 1);
     sim_close(&sim);
 }
 
@@ -76,8 +96,10 @@ static void test_one_fault_of_any_kind_is_agreed_on(void **state)
 static void test_a_death_is_told_everywhere_at_once(void **state)
 {
     for (uint32_t culprit = 0; culprit < 40; culprit++) {
-        struct sim sim = sim_of(40, 1 + culprit % 2, culprit + 1);
+        static const uint32_t ranks_per_node[] = {1, 2, 40, 13};
+        struct sim sim = sim_of(40, ranks_per_node[culprit % 4], culprit + 1);
         sim.fan_out = 3;
+        sim.large = culprit % 4 > 1;
         sim_open(&sim);
         sim_run(&sim, GYRE_SECOND);
         sim_kill(&sim, culprit);
@@ -167,7 +189,8 @@ static void test_pauses_and_lateness_are_no_deaths(void **state)
 
 /* -- resets ------------------------------------------------------------------------------------ */
 
-/* Resets a connection between nodes, if the rank has one that is open; some ends notice. */
+/* Resets an open connection to a rank above that is no Unix socket, if the rank has one; some ends
+ * notice. */
 static void reset_above(struct sim *sim, struct gyre_rng *dice)
 {
     uint32_t rank = (uint32_t)gyre_rng_below(dice, sim->n), who = (uint32_t)gyre_rng_below(dice, 3);
@@ -175,8 +198,7 @@ static void reset_above(struct sim *sim, struct gyre_rng *dice)
 
     for (uint32_t i = 0; i < gyre_detector_channels(detector); i++) {
         uint32_t peer = gyre_detector_peer(detector, i);
-        if (peer > rank || gyre_detector_closed(detector, i) ||
-            sim->member[peer].node == sim->member[rank].node)
+        if (peer > rank || gyre_detector_closed(detector, i) || gyre_detector_near(detector, i))
             continue;
         sim_reset(sim, peer, rank, who != 1, who != 0);
         return;
@@ -376,6 +398,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_rank_has_few_channels),
+        cmocka_unit_test(test_large_nodes_are_trees_in_a_tree),
         cmocka_unit_test(test_one_fault_of_any_kind_is_agreed_on),
         cmocka_unit_test(test_a_death_is_told_everywhere_at_once),
         cmocka_unit_test(test_several_deaths_make_one_story),
