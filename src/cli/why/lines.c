@@ -27,7 +27,8 @@ static void put_rank_line(FILE *out, const struct gyre_record_head *head)
     fputs(",\"program\":", out);
     gyre_why_put_string(out, head->program);
     fprintf(out, ",\"process\":%u,\"state\":\"%s\",\"ran_ns\":%" PRIu64 ",\"delayed_ns\":%" PRIu64,
-            head->pid, job_state_word(head->state), head->ran_ns, head->delayed_ns);
+            head->pid, job_state_word(head->state), head->thread_now.ran_ns,
+            head->thread_now.delayed_ns);
     if (head->story[0]) {
         fputs(",\"story\":", out);
         gyre_why_put_string(out, head->story);

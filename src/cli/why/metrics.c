@@ -30,13 +30,13 @@ static double pending_of(const struct gyre_trails *trails, const struct gyre_tra
 static double ran_of(const struct gyre_trails *trails, const struct gyre_trail *trail)
 {
     (void)trails;
-    return (double)trail->head.ran_ns / 1e9;
+    return (double)trail->head.thread_now.ran_ns / 1e9;
 }
 
 static double delayed_of(const struct gyre_trails *trails, const struct gyre_trail *trail)
 {
     (void)trails;
-    return (double)trail->head.delayed_ns / 1e9;
+    return (double)trail->head.thread_now.delayed_ns / 1e9;
 }
 
 static double stopped_of(const struct gyre_trails *trails, const struct gyre_trail *trail)

@@ -9,16 +9,17 @@
 
 #include <stdlib.h>
 
-#define CALLS_LEAST   8
-#define CALLS_MOST    512
-#define LAST_SHARE    0.25 /* of the calls, to which who is called late came last */
-#define KEPT_SHARE    0.6  /* of the time that all wait for the last, that they wait for it */
-#define AWAY_SHARE    0.3  /* of that, the time since it left the call before */
-#define DELAY_MOST    0.6 /* of the time it wants a core, the share without, that none is to have */
-#define DELAY_MORE    0.15 /* beyond the share of the others: its core is shared */
-#define STARVED       0.3  /* of the time, that a rank lacks a core beyond the others */
-#define STARVED_TIMES 1.5  /* what the rank in the middle lacks one */
-#define LINK_SHARE    0.6  /* of the time in calls, in which somebody waits for the same rank */
+#define CALLS_LEAST    8
+#define CALLS_MOST     512
+#define LAST_SHARE     0.25 /* of the calls, to which who is called late came last */
+#define KEPT_SHARE     0.6  /* of the time that all wait for the last, that they wait for it */
+#define AWAY_SHARE     0.3  /* of that, the time since it left the call before */
+#define DELAY_MOST     0.6 /* of the time it wants a core, the share without, that none is to have */
+#define DELAY_MORE     0.15 /* beyond the share of the others: its core is shared */
+#define STARVED        0.3  /* of the calls' time, that a rank lacks a core beyond the others */
+#define STARVED_LATELY 0.1  /* and of the time that is looked at */
+#define STARVED_TIMES  1.5  /* what the rank in the middle lacks one */
+#define LINK_SHARE     0.6  /* of the time in calls, in which somebody waits for the same rank */
 
 /* One rank, as its calls show it: sums over them, of nanoseconds but for the last. */
 struct pace_rank {
@@ -92,11 +93,26 @@ static void compare_call(const struct gyre_trails *trails, uint32_t comm, uint64
     pace->first = sorted[0];
 }
 
+/* What the rank's thread has done lately. */
+static struct gyre_record_thread lately(const struct gyre_trail *trail)
+{
+    const struct gyre_record_thread *now = &trail->head.thread_now;
+    const struct gyre_record_thread *before = &trail->head.thread_before;
+    return (struct gyre_record_thread){.at = now->at - before->at,
+                                       .ran_ns = now->ran_ns - before->ran_ns,
+                                       .delayed_ns = now->delayed_ns - before->delayed_ns};
+}
+
+static double delayed_ns(const struct gyre_trail *trail)
+{
+    return (double)lately(trail).delayed_ns;
+}
+
 /* The rank's share of time without a core, of that in which it wanted one. */
 static double delayed_share(const struct gyre_trail *trail)
 {
-    double all = (double)trail->head.ran_ns + (double)trail->head.delayed_ns;
-    return all > 0 ? (double)trail->head.delayed_ns / all : 0;
+    double all = (double)lately(trail).ran_ns + delayed_ns(trail);
+    return all > 0 ? delayed_ns(trail) / all : 0;
 }
 
 static int by_delay(const void *a, const void *b)
@@ -134,16 +150,17 @@ static uint32_t find_starved(const struct gyre_trails *trails, const struct pace
     double delayed[GYRE_TRAILS_MAX];
     uint32_t most = 0, others = 0;
     for (uint32_t i = 1; i < trails->count; i++)
-        if (trails->of[i].head.delayed_ns > trails->of[most].head.delayed_ns)
+        if (delayed_ns(&trails->of[i]) > delayed_ns(&trails->of[most]))
             most = i;
     for (uint32_t i = 0; i < trails->count; i++)
         if (i != most)
-            delayed[others++] = (double)trails->of[i].head.delayed_ns;
+            delayed[others++] = delayed_ns(&trails->of[i]);
     qsort(delayed, others, sizeof *delayed, by_delay);
-    const double own = (double)trails->of[most].head.delayed_ns;
+    const double own = delayed_ns(&trails->of[most]);
     const double usual = delayed[(others - 1) / 2];
-    const bool starved =
-        own > STARVED_TIMES * usual && own - usual > STARVED * (double)(pace->last - pace->first);
+    const bool starved = own > STARVED_TIMES * usual &&
+                         own - usual > STARVED * (double)(pace->last - pace->first) &&
+                         own - usual > STARVED_LATELY * (double)lately(&trails->of[most]).at;
     return starved ? most : GYRE_TRAIL_NONE;
 }
 

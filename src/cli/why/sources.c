@@ -2,6 +2,7 @@
  * kernel lets nobody else look there. Tested by tests/program/cli/why.c. */
 #include "cli/why/sources.h"
 
+#include "base/clock.h"
 #include "cli/record_files.h"
 
 #include <dirent.h>
@@ -82,8 +83,7 @@ static void read_times(const char *pid, struct gyre_trail *trail)
     snprintf(path, sizeof path, "/proc/%.20s/task/%u/schedstat", pid, trail->head.thread);
     if (!read_proc_file(path, text, sizeof text) || sscanf(text, "%llu %llu", &ran, &delayed) != 2)
         return;
-    trail->head.ran_ns = ran;
-    trail->head.delayed_ns = delayed;
+    trail->head.thread_now = (struct gyre_record_thread){gyre_now_ns(), ran, delayed};
 }
 
 /* Notes whether a process is stopped, and whether a thread of it runs or waits for a core. */

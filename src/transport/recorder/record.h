@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define GYRE_RECORD_MAGIC    "gyrerec"
-#define GYRE_RECORD_VERSION  1u
+#define GYRE_RECORD_VERSION  2u
 #define GYRE_RECORDS         4096u /* a power of two */
 #define GYRE_RECORD_COMMS    64u
 #define GYRE_RECORD_WAYS     32u
@@ -48,6 +48,11 @@ struct gyre_record_comm {
     uint32_t made; /* 0: the place is free */
 };
 
+/* The thread that joined, since it began: on a core, and ready without one. */
+struct gyre_record_thread {
+    uint64_t at, ran_ns, delayed_ns; /* at: as clocks.monotonic */
+};
+
 enum gyre_record_state { GYRE_RECORD_RUNS, GYRE_RECORD_LEFT, GYRE_RECORD_FAILED };
 
 struct gyre_record_head {
@@ -65,7 +70,9 @@ struct gyre_record_head {
     _Atomic uint32_t beat;
     uint32_t state;
     struct gyre_record_clocks now;
-    uint64_t ran_ns, delayed_ns; /* of the thread: on a core, and ready without one */
+    struct gyre_record_thread thread_now;
+    /* And before: the second is 10 to 20 s old, or as old as the records. */
+    struct gyre_record_thread thread_between, thread_before;
     int32_t status;
     uint32_t failed_rank;
     char story[GYRE_RECORD_STORY];

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define BEAT_EVERY (100 * GYRE_MS)
+#define RECENT     (10 * GYRE_SECOND)
 
 static struct gyre_record_clocks read_clocks(void)
 {
@@ -54,6 +55,15 @@ static void tell_program(char *program, size_t room)
     program[strcspn(program, "\n")] = '\0';
 }
 
+static void read_thread(struct gyre_record_head *head)
+{
+    char path[64], text[128];
+    unsigned long long ran = 0, delayed = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%u/schedstat", head->thread);
+    if (read_small(path, text, sizeof text) && sscanf(text, "%llu %llu", &ran, &delayed) == 2)
+        head->thread_now = (struct gyre_record_thread){head->now.monotonic, ran, delayed};
+}
+
 static void fill_head(struct gyre_record_head *head, const struct gyre_recorder_identity *is)
 {
     const char *name = getenv("GYRE_JOB");
@@ -75,6 +85,8 @@ static void fill_head(struct gyre_record_head *head, const struct gyre_recorder_
     snprintf(head->name, sizeof head->name, "%s", name ? name : "");
     tell_program(head->program, sizeof head->program);
     head->opened = head->now = read_clocks();
+    read_thread(head);
+    head->thread_before = head->thread_between = head->thread_now;
     head->failed_rank = GYRE_RECORD_NOBODY;
     memcpy(head->magic, GYRE_RECORD_MAGIC, sizeof head->magic);
 }
@@ -119,23 +131,15 @@ void gyre_recorder_destroy(struct gyre_recorder *recorder)
 
 /* -- beats ------------------------------------------------------------------------------------- */
 
-/* Reads how long the thread that joined has run, and has waited for a core. */
-static void read_thread(const struct gyre_record_head *head, uint64_t *ran, uint64_t *delayed)
-{
-    char path[64], text[128];
-    unsigned long long first = 0, second = 0;
-    snprintf(path, sizeof path, "/proc/self/task/%u/schedstat", head->thread);
-    if (read_small(path, text, sizeof text) && sscanf(text, "%llu %llu", &first, &second) == 2) {
-        *ran = first;
-        *delayed = second;
-    }
-}
-
 static void write_clocks(struct gyre_recorder *recorder)
 {
     struct gyre_record_head *head = recorder->head;
     head->now = read_clocks();
-    read_thread(head, &head->ran_ns, &head->delayed_ns);
+    read_thread(head);
+    if (head->thread_now.at - head->thread_between.at < RECENT)
+        return;
+    head->thread_before = head->thread_between;
+    head->thread_between = head->thread_now;
 }
 
 void gyre_recorder_beat(struct gyre_recorder *recorder, uint64_t now)
