@@ -14,9 +14,12 @@
 #define BOUND (GRACE + 150 * GYRE_MS) /* after the dead time: verdict, late tick, beat, delays */
 #define HOUR  (3600 * GYRE_SECOND)
 
+/* In haste a quarter of them, where all is slow a sixteenth: stage test of continuous integration
+ * has all, and a sanitizer looks at the same lines for each seed. */
 static inline uint64_t seeds(uint64_t all)
 {
-    return in_haste() ? (all + 3) / 4 : all;
+    const uint64_t part = all_is_slow() ? 16 : in_haste() ? 4 : 1;
+    return (all + part - 1) / part;
 }
 
 static inline bool survives(const struct sim *sim, uint32_t rank)

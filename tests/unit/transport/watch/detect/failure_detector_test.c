@@ -2,8 +2,8 @@
  *
  * What must hold: every survivor ends with the same failure, it names a rank that really failed,
  * and it comes within the dead time and a bound; nobody is accused for being slow, late or
- * suspended. A failing case prints its seed. In haste a quarter of the seeds, and of the thousands
- * that stop a rank 256. */
+ * suspended. A failing case prints its seed. In haste a quarter of the seeds, under sanitizers a
+ * sixteenth, and of the thousands that stop a rank 256. */
 #include "unit/transport/watch/detect/detector_story.h"
 
 #include <string.h>
