@@ -20,6 +20,7 @@ struct place {
     const char *transport;
     bool part;       /* members are a part of a job, and name the place by gyre_open() */
     bool loses_root; /* rank 0 ends before anybody comes */
+    bool torchrun;   /* all have its variables, by which its agent holds the place's first port */
     struct store_table *table;
     char folder[64];
     struct gyre_store store;
@@ -110,6 +111,17 @@ static void set_number(const char *name, int number)
     setenv(name, text, 1);
 }
 
+/* What torchrun tells its ranks. A newcomer has the variables of a rank that was lost. */
+static void be_under_torchrun(const struct place *place)
+{
+    setenv("TORCHELASTIC_RUN_ID", "none", 1);
+    setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
+    setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+    setenv("RANK", "0", 0);
+    set_number("WORLD_SIZE", place->members);
+    set_number("LOCAL_WORLD_SIZE", place->members);
+}
+
 static int live(struct rig *rig, int me)
 {
     struct place *place = rig->argument;
@@ -119,6 +131,8 @@ static int live(struct rig *rig, int me)
     static const char *const ranks[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
     for (int i = 0; i < 4 && !member; i++)
         unsetenv(ranks[i]);
+    if (place->torchrun)
+        be_under_torchrun(place);
     if (member) {
         set_number("WORLD_SIZE", place->members);
         set_number("LOCAL_WORLD_SIZE", place->members);
@@ -191,6 +205,16 @@ static void parts_grow_where_they_open(void **state)
     grow_everywhere((struct place){.members = 3, .newcomers = 1, .part = true, .loses_root = true});
 }
 
+/* Without a store of the program's. torchrun itself ends all ranks when one is lost, so this is of
+ * programs that are left alone by it, or come beside it. */
+static void a_job_under_torchrun_grows(void **state)
+{
+    (void)state;
+    grow_at(&(struct place){.members = 2, .newcomers = 1, .transport = "shm", .torchrun = true});
+    grow_at(&(struct place){
+        .members = 3, .newcomers = 2, .transport = "tcp", .torchrun = true, .loses_root = true});
+}
+
 /* Nothing says where newcomers could come. */
 static void a_job_of_one_without_a_place_says_so(void **state)
 {
@@ -218,6 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_of_one_grows),
         cmocka_unit_test(groups_of_a_store_grow),
+        cmocka_unit_test(a_job_under_torchrun_grows),
         cmocka_unit_test(parts_grow_where_they_open),
         cmocka_unit_test(a_job_of_one_without_a_place_says_so),
     };
