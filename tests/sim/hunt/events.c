@@ -30,19 +30,31 @@ static void swap(struct hunt_event *a, struct hunt_event *b)
     *b = kept;
 }
 
-void hunt_schedule(struct hunt_event event)
+static void enqueue(struct hunt_event event)
 {
     if (queue.count == EVENTS) {
         hunt_wrong("the rig has more than %d events under way", EVENTS);
         return;
     }
     uint32_t at = queue.count++;
-    event.order = queue.order++;
     queue.heap[at] = event;
     for (; at > 0 && earlier(&queue.heap[at], &queue.heap[(at - 1) / 2]); at = (at - 1) / 2)
         swap(&queue.heap[at], &queue.heap[(at - 1) / 2]);
     if (at == 0)
         gyre_sim_world_wake(hunt.world, hunt.is->n, event.at - HUNT_START);
+}
+
+void hunt_schedule(struct hunt_event event)
+{
+    event.order = queue.order++;
+    enqueue(event);
+}
+
+void hunt_postpone(const struct hunt_event *event, uint64_t at)
+{
+    struct hunt_event later = *event;
+    later.at = at;
+    enqueue(later);
 }
 
 static void take_first(void)

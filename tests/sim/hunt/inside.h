@@ -144,6 +144,8 @@ struct hunt_event {
 
 void hunt_events_reset(void);
 void hunt_schedule(struct hunt_event event);
+/* Schedules a taken event once more; it stays before those that were scheduled later. */
+void hunt_postpone(const struct hunt_event *event, uint64_t at);
 
 /* Takes an event that is due; false: none is. */
 bool hunt_take_event(uint64_t now, struct hunt_event *event);

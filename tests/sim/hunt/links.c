@@ -201,10 +201,8 @@ static uint64_t hears_at(const struct gyre_domain *rank)
 void hunt_links_handle(const struct hunt_event *event)
 {
     struct gyre_domain *rank = &hunt.rank[event->rank];
-    struct hunt_event later = *event;
-    later.at = hears_at(rank);
-    if (is_process(rank) && later.at > gyre_now_ns()) {
-        hunt_schedule(later);
+    if (is_process(rank) && hears_at(rank) > gyre_now_ns()) {
+        hunt_postpone(event, hears_at(rank));
         return;
     }
     hunt.here = is_process(rank) ? rank : NULL; /* the memory of its links is its own */

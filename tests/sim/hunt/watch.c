@@ -243,9 +243,7 @@ void hunt_watch_handle(const struct hunt_event *event)
     if (!hears(rank))
         return;
     if (rank->watch.silent_until > gyre_now_ns()) {
-        struct hunt_event later = *event;
-        later.at = rank->watch.silent_until;
-        hunt_schedule(later);
+        hunt_postpone(event, rank->watch.silent_until);
         return;
     }
     /* What was under way when the connection was lost does not arrive. */
