@@ -14,7 +14,7 @@
 #define LAST_SHARE     0.25 /* of the calls, to which who is called late came last */
 #define KEPT_SHARE     0.6  /* of the time that all wait for the last, that they wait for it */
 #define AWAY_SHARE     0.3  /* of that, the time since it left the call before */
-#define DELAY_MOST     0.6 /* of the time it wants a core, the share without, that none is to have */
+#define DELAY_MOST     0.6  /* of the time it wants a core, without one, that none is to have */
 #define DELAY_MORE     0.15 /* beyond the share of the others: its core is shared */
 #define STARVED        0.3  /* of the calls' time, that a rank lacks a core beyond the others */
 #define STARVED_LATELY 0.1  /* and of the time that is looked at */
