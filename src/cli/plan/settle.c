@@ -22,7 +22,7 @@
 const struct gyre_flag gyre_plan_flags[FLAGS] = {
     [NODES] = {"nodes", 0, "COUNT", "how many machines (2)"},
     [RANKS] = {"ranks", 'n', "COUNT", "ranks of each machine (1)"},
-    [LINK] = {"link", 'l', "SPEED:TIME", "of each machine: 100G:5us (25G:15us)"},
+    [LINK] = {"link", 'l', "SPEED:TIME", "of each machine: 100G:5us, or tuned (25G:15us)"},
     [SLOW] = {"slow", 0, "NODE:SPEED", "one machine has a slower link: 3:10G"},
     [SIZE] = {"size", 's', "SIZE", "bytes of the data, or of each block (64M)"},
     [OP] = {"op", 'o', "OPERATION", "all_reduce, broadcast, all_gather, ... (all_reduce)"},
@@ -82,16 +82,42 @@ static bool cut_pair(const char *text, char *first, size_t room, const char **se
     return true;
 }
 
+static int settle_preference(struct gyre_plan_asked *a, struct gyre_trouble *trouble)
+{
+    return gyre_preference_read(&a->preference, trouble);
+}
+
+static bool is_tuned(const struct gyre_plan_asked *a)
+{
+    return a->word[LINK] != NULL && strcmp(a->word[LINK], "tuned") == 0;
+}
+
+/* The link that was measured. */
+static int settle_tuned_link(struct gyre_plan_asked *a, struct gyre_trouble *trouble)
+{
+    const struct gyre_price *network = &a->preference.tuning.link[GYRE_LINK_NETWORK];
+    const char *file = getenv("GYRE_TUNE_FILE");
+    if (file == NULL || *file == '\0')
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "--link tuned: GYRE_TUNE_FILE names no file; `gyre tune` between "
+                                "machines writes one");
+    a->link.latency_ns = network->latency_ns;
+    a->link.bits_per_second = (uint64_t)(8192e12 / (double)network->kib_ps);
+    return 0;
+}
+
 static int settle_link(struct gyre_plan_asked *a, struct gyre_trouble *trouble)
 {
     const char *text = a->word[LINK] != NULL ? a->word[LINK] : "25G:15us", *time;
     char speed[32];
+    if (is_tuned(a))
+        return settle_tuned_link(a, trouble);
     if (!cut_pair(text, speed, sizeof speed, &time) ||
         !read_speed(speed, &a->link.bits_per_second) || !read_latency(time, &a->link.latency_ns) ||
         a->link.latency_ns > LATENCY_MOST_NS)
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "--link is \"%s\": expected bits per second and a latency of at "
-                                "most 1s, as in 100G:5us",
+                                "most 1s, as in 100G:5us, or tuned",
                                 text);
     return 0;
 }
@@ -222,17 +248,19 @@ static int settle_model(struct gyre_plan_asked *a, struct gyre_trouble *trouble)
 /* The network is as asked, the rest as measured or built in. A grant is one more message. */
 static int settle_prices(struct gyre_plan_asked *a, struct gyre_trouble *trouble)
 {
-    int status = gyre_preference_read(&a->preference, trouble);
     struct gyre_price *network = &a->preference.tuning.link[GYRE_LINK_NETWORK];
-    network->latency_ns = network->grant_ns = a->link.latency_ns;
-    network->kib_ps = kib_ps_of(a->link.bits_per_second);
+    (void)trouble;
+    if (!is_tuned(a)) {
+        network->latency_ns = network->grant_ns = a->link.latency_ns;
+        network->kib_ps = kib_ps_of(a->link.bits_per_second);
+    }
     a->question.link_kinds.tuning = &a->preference.tuning;
     a->question.link_kinds.near = GYRE_LINK_SHM;
     a->question.link_kinds.far = GYRE_LINK_NETWORK;
     a->question.link_kinds.slow_kib_ps =
         a->slow_bits_per_second == 0 ? 0 : kib_ps_of(a->slow_bits_per_second);
     a->question.in_order = a->preference.reproducible;
-    return status;
+    return 0;
 }
 
 /* All ranks are simulated here, their data too, and each is a machine of its own. */
@@ -266,8 +294,8 @@ static int settle_simulation(struct gyre_plan_asked *a, struct gyre_trouble *tro
 int gyre_plan_settle(struct gyre_plan_asked *a, struct gyre_trouble *trouble)
 {
     static int (*const steps[])(struct gyre_plan_asked *, struct gyre_trouble *) = {
-        settle_cluster, settle_link,  settle_slow,   settle_operation,
-        settle_data,    settle_model, settle_prices, settle_simulation};
+        settle_preference, settle_cluster, settle_link,   settle_slow,      settle_operation,
+        settle_data,       settle_model,   settle_prices, settle_simulation};
     int status = 0;
     for (size_t i = 0; status == 0 && i < sizeof steps / sizeof *steps; i++)
         status = steps[i](a, trouble);

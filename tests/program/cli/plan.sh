@@ -86,6 +86,10 @@ expect 2 '1G of data' --nodes 16 --size 1G --simulate
 expect 2 'the --size of a bucket' --model 8x8 --simulate
 expect 2 'expected 1, 2, 4 or 8' --type-bytes 3 --simulate
 
+# The network that was measured.
+printf 'gyre-tuning 1\nnetwork.latency_ns 7000\nnetwork.kib_ps 819200\nvalues 2\n' >prices
+GYRE_TUNE_FILE=$PWD/prices expect 0 'each with 10 Gbit/s and 7.0 us' --link tuned
+expect 2 'GYRE_TUNE_FILE names no file' --link tuned
 expect 2 '100G:5us' --link 100
 expect 2 '100G:5us' --link 100X:5us
 expect 2 '100G:5us' --link 100G:5parsecs
