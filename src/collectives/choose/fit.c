@@ -11,6 +11,10 @@
  * for each price. So prices that no trial tells apart (latency and message, with two ranks) keep
  * their likely proportion.
  *
+ * Between machines the price of folds is not fitted but taken as it is: every byte that an algorithm
+ * sends is folded, too, so trials do not tell the two apart. What went to the wrong one would be
+ * missed where folds hide behind bytes of another slice.
+ *
  * Tested by tests/unit/collectives/choose/tuning_test.c. */
 #include "collectives/choose/fit.h"
 
@@ -26,7 +30,8 @@ struct fit {
     uint64_t *price[PRICES_MAX]; /* in the tuning */
     double unit[PRICES_MAX];     /* the value of the price while the model computes its row */
     double likely[PRICES_MAX], value[PRICES_MAX];
-    double *row; /* trials × PRICES_MAX, in shares of the trial's time */
+    double *row;   /* trials × PRICES_MAX, in shares of the trial's time */
+    double *given; /* the share of each trial's time that prices which are not fitted explain */
 };
 
 static bool occurs(const struct gyre_trial *trial, uint32_t trials, int kind)
@@ -60,7 +65,7 @@ static uint32_t list_prices(struct fit *fit, const struct gyre_trial *trial,
         add_price(fit, &tuning->link[kind].grant_ns, 1);
         add_price(fit, &tuning->link[kind].kib_ps, 1024);
     }
-    if (kinds & ~(1u << GYRE_LINK_MAPPED))
+    if (kinds & ~(1u << GYRE_LINK_MAPPED) && !(kinds & 1u << GYRE_LINK_NETWORK))
         add_price(fit, &tuning->fold_kib_ps, 1024);
     return kinds;
 }
@@ -83,12 +88,16 @@ static int fill_rows(struct fit *fit, const struct gyre_trial *trial, struct gyr
     int status = 0;
     for (uint32_t p = 0; p < fit->prices; p++)
         *fit->price[p] = 0;
+    for (uint32_t t = 0; !status && t < fit->trials; t++) {
+        status = ask_cost(&trial[t], tuning, &walk, &fit->given[t]);
+        fit->given[t] /= trial[t].took_ns;
+    }
     for (uint32_t p = 0; !status && p < fit->prices; p++) {
         *fit->price[p] = (uint64_t)fit->unit[p];
         for (uint32_t t = 0; !status && t < fit->trials; t++) {
             double ns;
             status = ask_cost(&trial[t], tuning, &walk, &ns);
-            fit->row[t * PRICES_MAX + p] = ns / fit->unit[p] / trial[t].took_ns;
+            fit->row[t * PRICES_MAX + p] = (ns / trial[t].took_ns - fit->given[t]) / fit->unit[p];
         }
         *fit->price[p] = 0;
     }
@@ -98,7 +107,7 @@ static int fill_rows(struct fit *fit, const struct gyre_trial *trial, struct gyr
 
 static double predicted(const struct fit *fit, uint32_t t)
 {
-    double share = 0;
+    double share = fit->given[t];
     for (uint32_t p = 0; p < fit->prices; p++)
         share += fit->row[t * PRICES_MAX + p] * fit->value[p];
     return share;
@@ -111,10 +120,10 @@ struct equations {
     uint32_t price[PRICES_MAX], count; /* the prices that are not held */
 };
 
-/* The share of a trial's time that the held prices explain. */
+/* The share of a trial's time that the held prices explain, and those that are not fitted. */
 static double held_share(const struct fit *fit, const bool *held, uint32_t t)
 {
-    double share = 0;
+    double share = fit->given[t];
     for (uint32_t p = 0; p < fit->prices; p++)
         if (held[p])
             share += fit->row[t * PRICES_MAX + p] * fit->likely[p] * FLOOR;
@@ -191,9 +200,10 @@ int gyre_fit(const struct gyre_trial *trial, uint32_t trials, struct gyre_tuning
              uint32_t *kinds)
 {
     struct fit fit = {.trials = trials,
-                      .row = calloc((size_t)trials + 1, sizeof(double[PRICES_MAX]))};
+                      .row = calloc((size_t)trials + 1, sizeof(double[PRICES_MAX])),
+                      .given = calloc((size_t)trials + 1, sizeof(double))};
     *kinds = list_prices(&fit, trial, tuning);
-    int status = fit.row ? fill_rows(&fit, trial, tuning) : -ENOMEM;
+    int status = fit.row && fit.given ? fill_rows(&fit, trial, tuning) : -ENOMEM;
     if (!status)
         find_prices(&fit);
     for (uint32_t p = 0; p < fit.prices; p++)
@@ -201,5 +211,6 @@ int gyre_fit(const struct gyre_trial *trial, uint32_t trials, struct gyre_tuning
     if (!status)
         status = error_percent(&fit);
     free(fit.row);
+    free(fit.given);
     return status;
 }

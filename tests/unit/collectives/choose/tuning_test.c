@@ -141,10 +141,11 @@ static void files_that_cannot_be_read_are_told(void **state)
 /* -- the fit ----------------------------------------------------------------------------------- */
 
 /* What three algorithms would take at four sizes with these prices. */
-static uint32_t take(struct gyre_trial *trial, uint32_t n, const struct gyre_tuning *truth)
+static uint32_t take(struct gyre_trial *trial, uint32_t n, enum gyre_link_kind kind,
+                     const struct gyre_tuning *truth)
 {
     static const char *const names[] = {"doubling", "direct", "ring"};
-    struct gyre_link_kinds link_kinds = {GYRE_LINK_LOOPBACK, GYRE_LINK_LOOPBACK, truth};
+    struct gyre_link_kinds link_kinds = {kind, kind, truth};
     struct gyre_walk walk = {0};
     struct gyre_cost cost;
     uint32_t trials = 0;
@@ -154,8 +155,8 @@ static uint32_t take(struct gyre_trial *trial, uint32_t n, const struct gyre_tun
             const struct gyre_algorithm *algorithm = gyre_algorithm_find(names[a]);
             assert_int_equal(
                 gyre_cost_slice(algorithm, &slice, &link_kinds, GYRE_COST_NEVER, &walk, &cost), 0);
-            trial[trials++] = (struct gyre_trial){algorithm, slice, GYRE_LINK_LOOPBACK,
-                                                  GYRE_LINK_LOOPBACK, (double)cost.path.all / 1000};
+            trial[trials++] =
+                (struct gyre_trial){algorithm, slice, kind, kind, (double)cost.path.all / 1000};
         }
     gyre_walk_deinit(&walk);
     return trials;
@@ -177,7 +178,7 @@ static void prices_are_found_again(void **state)
         uint32_t priced;
         *right = (struct gyre_price){30000, 2500, 11000, 900000};
         truth.fold_kib_ps = 150000;
-        uint32_t trials = take(trial, n, &truth);
+        uint32_t trials = take(trial, n, GYRE_LINK_LOOPBACK, &truth);
         assert_in_range(gyre_fit(trial, trials, &found, &priced), 0, 1);
         assert_int_equal(priced, 1u << GYRE_LINK_LOOPBACK);
         assert_near(found.link[GYRE_LINK_LOOPBACK].latency_ns, right->latency_ns);
@@ -190,6 +191,25 @@ static void prices_are_found_again(void **state)
     }
 }
 
+/* Between machines folds keep their price. What they take is not the network's; one that is wrong
+ * by half moves the network's by little. */
+static void folds_are_not_fitted_to_the_network(void **state)
+{
+    for (uint32_t n = 2; n <= 8; n *= 2) {
+        struct gyre_tuning truth = gyre_tuning_built_in, found = gyre_tuning_built_in;
+        struct gyre_price *right = &truth.link[GYRE_LINK_NETWORK];
+        struct gyre_trial trial[16];
+        uint32_t priced;
+        *right = (struct gyre_price){30000, 2500, 30000, 9000000};
+        truth.fold_kib_ps += truth.fold_kib_ps / 2;
+        uint32_t trials = take(trial, n, GYRE_LINK_NETWORK, &truth);
+        gyre_fit(trial, trials, &found, &priced);
+        assert_int_equal(priced, 1u << GYRE_LINK_NETWORK);
+        assert_int_equal(found.fold_kib_ps, gyre_tuning_built_in.fold_kib_ps);
+        assert_near(found.link[GYRE_LINK_NETWORK].kib_ps, right->kib_ps);
+    }
+}
+
 /* Two ranks cannot tell latency from message; their sum is found, and nothing goes below 0. */
 static void what_cannot_be_told_apart_is_shared(void **state)
 {
@@ -199,7 +219,7 @@ static void what_cannot_be_told_apart_is_shared(void **state)
     struct gyre_trial trial[16];
     uint32_t priced;
     *right = (struct gyre_price){40000, 50000, 5000, 340000};
-    uint32_t trials = take(trial, 2, &truth);
+    uint32_t trials = take(trial, 2, GYRE_LINK_LOOPBACK, &truth);
     assert_in_range(gyre_fit(trial, trials, &found, &priced), 0, 2);
     assert_near(fit->latency_ns + fit->message_ns, 90000);
     for (uint32_t t = 0; t < trials; t++)
@@ -217,6 +237,7 @@ int main(void)
         cmocka_unit_test(a_file_cut_short_is_noticed),
         cmocka_unit_test(wrong_lines_are_told),
         cmocka_unit_test(prices_are_found_again),
+        cmocka_unit_test(folds_are_not_fitted_to_the_network),
         cmocka_unit_test(what_cannot_be_told_apart_is_shared),
         cmocka_unit_test(files_that_cannot_be_read_are_told),
     };
