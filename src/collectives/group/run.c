@@ -93,7 +93,7 @@ static void start_one(struct gyre_group_run *run, uint32_t first)
 
 /* Leaves out all that is not started yet, where a good call could not be: peers count calls, and
  * would take the next one for it. */
-static void give_up(struct gyre_group_run *run)
+static void leave_out_rest(struct gyre_group_run *run)
 {
     struct gyre_group *group = &run->comm->group;
     gyre_thread_trouble()->status = 0;
@@ -114,7 +114,7 @@ bool gyre_run_start_next(struct gyre_group_run *run)
     while (run->next < group->calls && group->call[run->next].pack)
         run->next++;
     if (group->lost)
-        give_up(run);
+        leave_out_rest(run);
     if (run->next == group->calls) {
         gyre_comm_refused_in_group(run->comm);
         return false;
@@ -174,7 +174,7 @@ static int run_group_alone(struct gyre_comm *comm)
     begin_comm(&run, comm);
     gyre_domain_enter(comm->domain);
     if (group->lost)
-        give_up(&run);
+        leave_out_rest(&run);
     for (; run.next < group->calls; run.next++) {
         struct gyre_group_call *call = &group->call[run.next];
         int status = run_call_alone(comm, call);

@@ -51,8 +51,8 @@ static uint64_t way_ps(const struct gyre_drill_node *node, uint64_t bytes)
 
 /* -- out --------------------------------------------------------------------------------------- */
 
-static uint64_t leave_node(struct gyre_drill *drill, const struct gyre_drill_end *end,
-                           const struct gyre_drill_chunk *chunk, uint64_t message_ps)
+static uint64_t leave_by_port(struct gyre_drill *drill, const struct gyre_drill_end *end,
+                              const struct gyre_drill_chunk *chunk, uint64_t message_ps)
 {
     const struct gyre_price *price = price_of(drill, end);
     struct gyre_drill_node *node = &drill->node[node_with(drill, end->rank)];
@@ -89,7 +89,7 @@ void gyre_drill_launch(struct gyre_drill *drill, struct gyre_drill_end *end,
     uint64_t message_ps = chunk->sender_weight * price_of(drill, end)->message_ns * 1000;
     chunk->begun = drill->now;
     chunk->due = passes_ways(drill, end)
-                     ? leave_node(drill, end, chunk, message_ps)
+                     ? leave_by_port(drill, end, chunk, message_ps)
                      : gyre_drill_occupy(drill, end->rank,
                                          message_ps + core_ps(drill, end, chunk->bytes, 2));
     end->last_due = chunk->due = gyre_drill_later(chunk->due, end->last_due);
