@@ -59,7 +59,7 @@ static const char *head_fault(const struct gyre_record_head *head)
         return "is no dump of Gyre's records";
     if (head->version != GYRE_RECORD_VERSION)
         return "is of another version of Gyre";
-    if (head->head_bytes != GYRE_RECORD_HEAD_BYTES || head->records != GYRE_RECORDS ||
+    if (head->head_bytes != GYRE_RECORD_HEAD_BYTES || !gyre_record_number_fits(head->records) ||
         head->record_bytes != sizeof(struct gyre_call_record))
         return "has a head that cannot be";
     return gyre_record_rank_fault(head);
@@ -76,9 +76,9 @@ static int by_number(const void *a, const void *b)
 static void sort_records(struct gyre_trail *trail)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < GYRE_RECORDS; i++) {
+    for (uint32_t i = 0; i < trail->head.records; i++) {
         uint64_t number = atomic_load(&trail->record[i].number);
-        if (number && number % GYRE_RECORDS == i)
+        if (number && number % trail->head.records == i)
             memmove(&trail->record[kept++], &trail->record[i], sizeof *trail->record);
     }
     trail->records = kept;
@@ -90,13 +90,13 @@ static void sort_records(struct gyre_trail *trail)
 
 const char *gyre_trail_open(int fd, struct gyre_trail *trail)
 {
-    const size_t ring = GYRE_RECORDS * sizeof *trail->record;
     if (!read_head(fd, &trail->head))
         return "is torn: it ends in its head";
     const char *fault = head_fault(&trail->head);
     if (fault)
         return fault;
-    trail->record = calloc(GYRE_RECORDS, sizeof *trail->record);
+    const size_t ring = trail->head.records * sizeof *trail->record;
+    trail->record = calloc(trail->head.records, sizeof *trail->record);
     if (!trail->record)
         return "found no memory";
     if (!read_at(fd, trail->record, ring, GYRE_RECORD_HEAD_BYTES)) {

@@ -52,7 +52,7 @@ static struct doings count_doings(const struct gyre_trail *trail, uint64_t from,
         doings.waited += ended > called ? ended - called : 0;
         doings.bus += (double)gyre_trail_bytes(record) * bus_factor(record, trail->head.n);
     }
-    doings.more &= trail->records == GYRE_RECORDS;
+    doings.more &= trail->records == trail->head.records;
     return doings;
 }
 

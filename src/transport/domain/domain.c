@@ -177,7 +177,10 @@ static void open_recorder(struct gyre_domain *domain)
                                               .epoch = domain->job.epoch,
                                               .job = domain->job.id,
                                               .host = member->host,
-                                              .trace_bytes = domain->settings.trace_bytes};
+                                              .trace_bytes = domain->settings.trace_bytes,
+                                              .records = domain->records};
+    if (domain->job.ranks_here > 1)
+        identity.records = GYRE_RECORDS;
     domain->activity.recorder = gyre_recorder_create(&identity);
     gyre_recorder_note_comm(domain->activity.recorder, 0, joined->n, joined->rank);
     gyre_recorder_dump_on_signal(domain->activity.recorder);
@@ -192,6 +195,14 @@ static uint32_t lost_neighbour(const struct gyre_domain *domain)
     return lost < domain->joined->n && lost != domain->joined->rank ? lost : UINT32_MAX;
 }
 
+/* The records of a peer of this node; NULL: there are none, or they are fewer. */
+static const struct gyre_record_head *records_of(const struct gyre_domain *domain, uint32_t peer,
+                                                 uint32_t records)
+{
+    return gyre_watch_view(domain->watch, peer, GYRE_REGION_RECORD, GYRE_MEMORY_HOST,
+                           gyre_record_bytes(records));
+}
+
 void gyre_domain_dump(struct gyre_domain *domain)
 {
     const struct gyre_recorder *recorder = domain->activity.recorder;
@@ -201,10 +212,9 @@ void gyre_domain_dump(struct gyre_domain *domain)
     const uint32_t lost = lost_neighbour(domain);
     if (lost == UINT32_MAX)
         return;
-    const void *view = gyre_watch_view(domain->watch, lost, GYRE_REGION_RECORD, GYRE_MEMORY_HOST,
-                                       GYRE_RECORD_BYTES);
-    if (view)
-        gyre_recorder_dump(view, true);
+    const struct gyre_record_head *head = records_of(domain, lost, 0);
+    if (head && gyre_record_number_fits(head->records) && records_of(domain, lost, head->records))
+        gyre_recorder_dump(head, true);
 }
 
 /* Takes the settings of the domain whose ranks meet here. They have all come: whoever does not
@@ -232,7 +242,9 @@ static int find_settings(struct gyre_domain *domain, const struct gyre_domain_op
                    ? gyre_trouble_set(trouble, -ENOMEM, "no memory for a domain")
                    : gyre_domain_settings_read(options->user, &domain->settings, trouble);
     }
+    const struct gyre_recorder *before = options->after->activity.recorder;
     domain->settings = options->after->settings;
+    domain->records = before ? before->head->records : 0;
     domain->members = gyre_members_hold(options->after->members);
     domain->company = options->company;
     return 0;

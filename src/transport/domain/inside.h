@@ -85,6 +85,7 @@ struct gyre_domain {
     struct gyre_domain *next; /* of this process's domains */
     struct gyre_job job;
     struct gyre_domain_settings settings;
+    uint32_t records;                /* that the recorder remembers; 0: the usual number */
     struct gyre_company *company;    /* for meet(); borrowed; NULL: ranks meet at the job's root */
     struct gyre_company own_company; /* of a newcomer */
     struct gyre_members *members;

@@ -27,6 +27,7 @@ struct gyre_recorder {
     struct gyre_record_head *head;
     struct gyre_call_record *ring;
     uint64_t number;          /* of the last record */
+    uint64_t last;            /* place of the ring */
     struct gyre_trace *trace; /* NULL: none is written */
     const char *way_name[GYRE_RECORD_WAYS];
     uint32_t ways;
@@ -69,7 +70,7 @@ struct gyre_record_call {
 /* Fetches the line that the next record will write. */
 static inline void gyre_record_prefetch(const struct gyre_recorder *recorder)
 {
-    __builtin_prefetch(&recorder->ring[(recorder->number + 1) % GYRE_RECORDS], 1);
+    __builtin_prefetch(&recorder->ring[(recorder->number + 1) & recorder->last], 1);
 }
 
 /* Writes a call into the trace. */
@@ -94,7 +95,7 @@ static inline struct gyre_record_place gyre_record_call(struct gyre_recorder *re
     if (!recorder)
         return place;
     place.number = ++recorder->number;
-    place.at = &recorder->ring[place.number % GYRE_RECORDS];
+    place.at = &recorder->ring[place.number & recorder->last];
     atomic_store_explicit(&place.at->number, 0, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
     place.at->sequence = call->sequence;
@@ -164,7 +165,7 @@ static inline uint64_t gyre_record_step_time(const struct gyre_record_place *pla
 }
 
 /* Writes a step of a traced operation, and returns its number. `step` lacks what the call's record
- * says; where 4,096 calls have come since, that is lost, and nothing is written: 0. */
+ * says; where a ring of calls has come since, that is lost, and nothing is written: 0. */
 static inline uint64_t gyre_record_step(const struct gyre_record_place *place,
                                         const struct gyre_trace_event *step)
 {

@@ -40,12 +40,12 @@ static bool write_region(int fd, const void *from, size_t length)
 
 /* Writes the file. One that exists is written over, unless it has to be absent: whoever reads a
  * file that is being written finds it torn, and says so. */
-static bool write_dump(const char *path, const void *region, bool absent)
+static bool write_dump(const char *path, const struct gyre_record_head *head, bool absent)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (absent ? O_EXCL : O_TRUNC), 0600);
     if (fd < 0)
         return absent && errno == EEXIST;
-    bool whole = write_region(fd, region, GYRE_RECORD_BYTES);
+    bool whole = write_region(fd, head, gyre_record_bytes(head->records));
     return close(fd) == 0 && whole;
 }
 

@@ -2,6 +2,8 @@
  *
  *     region   [ head, 8 KiB │ record 0 │ record 1 │ … │ record 4095 ]
  *
+ * The ring of a further group of a process has 512 records.
+ *
  * The region is a file without a name that only this rank writes. The node's peers map it, and
  * whoever may look into the process finds it among the process's descriptors. So a rank that was
  * killed leaves its records to its peers, and nothing on a disk. */
@@ -10,11 +12,14 @@
 
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define GYRE_RECORD_MAGIC    "gyrerec"
 #define GYRE_RECORD_VERSION  2u
-#define GYRE_RECORDS         4096u /* a power of two */
+#define GYRE_RECORDS         4096u /* at most: a power of two, as each ring's number is */
+#define GYRE_RECORDS_FEW     512u
 #define GYRE_RECORD_COMMS    64u
 #define GYRE_RECORD_WAYS     32u
 #define GYRE_RECORD_NOBODY   UINT32_MAX
@@ -82,8 +87,18 @@ struct gyre_record_head {
 };
 
 #define GYRE_RECORD_HEAD_BYTES 8192u
-#define GYRE_RECORD_RING_BYTES (GYRE_RECORDS * sizeof(struct gyre_call_record))
-#define GYRE_RECORD_BYTES      (GYRE_RECORD_HEAD_BYTES + GYRE_RECORD_RING_BYTES)
+
+/* Bytes of a region with so many records. */
+static inline size_t gyre_record_bytes(uint32_t records)
+{
+    return GYRE_RECORD_HEAD_BYTES + records * sizeof(struct gyre_call_record);
+}
+
+/* Whether a ring may have so many. */
+static inline bool gyre_record_number_fits(uint32_t records)
+{
+    return records > 0 && records <= GYRE_RECORDS && (records & (records - 1)) == 0;
+}
 
 _Static_assert(sizeof(struct gyre_record_head) <= GYRE_RECORD_HEAD_BYTES, "the head has its room");
 

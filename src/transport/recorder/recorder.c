@@ -14,6 +14,8 @@
 #define BEAT_EVERY (100 * GYRE_MS)
 #define RECENT     (10 * GYRE_SECOND)
 
+static _Atomic uint32_t living; /* recorders of this process */
+
 static struct gyre_record_clocks read_clocks(void)
 {
     struct gyre_record_clocks clocks = {.wall = gyre_wall_clock_ns()};
@@ -64,13 +66,14 @@ static void read_thread(struct gyre_record_head *head)
         head->thread_now = (struct gyre_record_thread){head->now.monotonic, ran, delayed};
 }
 
-static void fill_head(struct gyre_record_head *head, const struct gyre_recorder_identity *is)
+static void fill_head(struct gyre_record_head *head, const struct gyre_recorder_identity *is,
+                      uint32_t records)
 {
     const char *name = getenv("GYRE_JOB");
     head->version = GYRE_RECORD_VERSION;
     head->head_bytes = GYRE_RECORD_HEAD_BYTES;
     head->record_bytes = sizeof(struct gyre_call_record);
-    head->records = GYRE_RECORDS;
+    head->records = records;
     head->rank = is->rank;
     head->n = is->n;
     head->node = is->node;
@@ -97,10 +100,12 @@ struct gyre_recorder *gyre_recorder_create(const struct gyre_recorder_identity *
                                                            "message"};
     struct gyre_trouble trouble = {0};
     struct gyre_recorder *recorder = calloc(1, sizeof *recorder);
-    int status =
-        recorder ? gyre_device_of(GYRE_MEMORY_HOST)
-                       ->alloc(0, GYRE_RECORD_BYTES, GYRE_SHARE_SEALED, &recorder->region, &trouble)
-                 : -1;
+    const uint32_t usual = atomic_load(&living) ? GYRE_RECORDS_FEW : GYRE_RECORDS;
+    const uint32_t records = identity->records ? identity->records : usual;
+    int status = recorder ? gyre_device_of(GYRE_MEMORY_HOST)
+                                ->alloc(0, gyre_record_bytes(records), GYRE_SHARE_SEALED,
+                                        &recorder->region, &trouble)
+                          : -1;
     if (status) {
         gyre_log(GYRE_LOG_INFO, "this rank keeps no records: %s", trouble.text);
         free(recorder);
@@ -110,10 +115,12 @@ struct gyre_recorder *gyre_recorder_create(const struct gyre_recorder_identity *
     recorder->head = recorder->region.base;
     recorder->ring =
         (struct gyre_call_record *)((uint8_t *)recorder->region.base + GYRE_RECORD_HEAD_BYTES);
-    memset(recorder->ring, 0, GYRE_RECORDS * sizeof *recorder->ring); /* maps every page now */
+    recorder->last = records - 1;
+    memset(recorder->ring, 0, records * sizeof *recorder->ring); /* maps every page now */
     for (uint32_t i = 0; i < GYRE_BY_FIRST_NAMED; i++)
         gyre_recorder_add_way(recorder, first[i]);
-    fill_head(recorder->head, identity);
+    fill_head(recorder->head, identity, records);
+    atomic_fetch_add(&living, 1);
     recorder->trace = gyre_trace_create(recorder->head, identity->trace_bytes);
     return recorder;
 }
@@ -127,6 +134,7 @@ void gyre_recorder_destroy(struct gyre_recorder *recorder)
     gyre_trace_destroy(recorder->trace);
     gyre_device_of(GYRE_MEMORY_HOST)->free(&recorder->region);
     free(recorder);
+    atomic_fetch_sub(&living, 1);
 }
 
 /* -- beats ------------------------------------------------------------------------------------- */

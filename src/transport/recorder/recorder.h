@@ -13,6 +13,8 @@ struct gyre_recorder_identity {
     const uint8_t *job; /* 16 bytes */
     const char *host;
     uint64_t trace_bytes; /* of the file of a trace, where GYRE_TRACE asks for one */
+    /* How many operations it remembers; 0: 4,096 if it is the process's only one, else 512. */
+    uint32_t records;
 };
 
 /* NULL: no shared memory; the job goes on without records. */

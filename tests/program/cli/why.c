@@ -2,6 +2,8 @@
  * Planted faults of all kinds are in program/cli/why_faults.c. */
 #include "program/cli/hurt.h"
 #include "rig/test.h"
+#include "transport/recorder/dump.h"
+#include "transport/recorder/recorder.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -58,6 +60,32 @@ static void who_does_not_exist_is_said(void **state)
     rig_end(&hurt_asked);
     rig_run(&hurt_asked, NULL, (const char *const[]){"why", NULL});
     rig_expect(&hurt_asked, 2, "which job?");
+    rig_end(&hurt_asked);
+}
+
+/* A dump of a group that its process has made beside another: 600 calls in a ring of 512. */
+static void the_dump_of_a_further_group_is_read(void **state)
+{
+    static const uint8_t job[16] = {7};
+    const struct gyre_recorder_identity identity = {.n = 1, .nodes = 1, .job = job, .host = "here"};
+    struct gyre_recorder *first = gyre_recorder_create(&identity);
+    struct gyre_recorder *further = gyre_recorder_create(&identity);
+    (void)state;
+    assert_true(first && further);
+    assert_int_equal(further->head->records, GYRE_RECORDS_FEW);
+    gyre_recorder_note_comm(further, 0, 1, 0);
+    for (uint64_t i = 1; i <= 600; i++)
+        gyre_record_ended(
+            gyre_record_call(further, &(struct gyre_record_call){.sequence = i, .count = 1}), 0);
+    cut_dumps("");
+    gyre_recorder_dump(further->head, false);
+    gyre_recorder_destroy(further);
+    gyre_recorder_destroy(first);
+    rig_run(&hurt_asked, NULL, (const char *const[]){"dump", hurt_folder, NULL});
+    rig_expect(&hurt_asked, 0, "");
+    assert_true(rig_has(hurt_asked.out_text, "\"number\":600,"));
+    assert_true(rig_has(hurt_asked.out_text, "\"number\":89,"));
+    assert_false(rig_has(hurt_asked.out_text, "\"number\":88,"));
     rig_end(&hurt_asked);
 }
 
@@ -143,6 +171,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(torn_dumps_are_told_and_the_rest_is_used),
         cmocka_unit_test(who_does_not_exist_is_said),
+        cmocka_unit_test(the_dump_of_a_further_group_is_read),
         cmocka_unit_test(top_shows_a_living_job),
         cmocka_unit_test(sigusr2_dumps_a_rank_that_goes_on),
         cmocka_unit_test(a_handler_of_the_programs_own_is_left_alone),

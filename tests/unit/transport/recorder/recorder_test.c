@@ -48,6 +48,34 @@ static void a_call_is_remembered_until_its_place_is_used_again(void **state)
     gyre_recorder_destroy(recorder);
 }
 
+/* A process's further groups remember less, unless they are told how much. */
+static void a_further_recorder_remembers_less(void **state)
+{
+    (void)state;
+    struct gyre_recorder *only = make(), *further = make();
+    static const uint8_t job[16];
+    const struct gyre_recorder_identity told = {
+        .n = 2, .nodes = 1, .job = job, .host = "here", .records = GYRE_RECORDS};
+    struct gyre_recorder *as_told = gyre_recorder_create(&told);
+    assert_int_equal(only->head->records, GYRE_RECORDS);
+    assert_int_equal(further->head->records, GYRE_RECORDS_FEW);
+    assert_int_equal(further->region.length, gyre_record_bytes(GYRE_RECORDS_FEW));
+    assert_int_equal(as_told->head->records, GYRE_RECORDS);
+    struct gyre_record_place first = call(further, 1);
+    for (uint64_t i = 2; i <= GYRE_RECORDS_FEW; i++)
+        call(further, i);
+    assert_int_equal(gyre_record_at(first)->sequence, 1);
+    struct gyre_record_place next = call(further, GYRE_RECORDS_FEW + 1);
+    assert_null(gyre_record_at(first));
+    assert_ptr_equal(next.at, first.at);
+    gyre_recorder_destroy(as_told);
+    gyre_recorder_destroy(further);
+    gyre_recorder_destroy(only);
+    only = make();
+    assert_int_equal(only->head->records, GYRE_RECORDS);
+    gyre_recorder_destroy(only);
+}
+
 static void a_failed_operation_goes_on_waiting(void **state)
 {
     (void)state;
@@ -125,6 +153,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_call_is_remembered_until_its_place_is_used_again),
+        cmocka_unit_test(a_further_recorder_remembers_less),
         cmocka_unit_test(a_failed_operation_goes_on_waiting),
         cmocka_unit_test(without_a_recorder_nothing_is_written),
         cmocka_unit_test(the_head_tells_who_writes),
