@@ -1,7 +1,7 @@
 /* Messages of the watch against its decoder and against the failure detector of one rank of a job
- * of two nodes, or of five in a tree. The input is a script of one-byte orders with arguments: time
- * passes, peers send messages of any kind and content, or raw bytes, channels end, break and come
- * back, processes end, this rank leaves.
+ * of two nodes, of five in a tree, or with a large one. The input is a script of one-byte orders
+ * with arguments: time passes, peers send messages of any kind and content, or raw bytes, channels
+ * end, break and come back, processes end, this rank leaves.
  *
  * What is checked beside memory safety: what the detector writes can be decoded, a failure is told
  * with a status and a text and never changes again, and texts end. */
@@ -214,12 +214,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     uint32_t rank = data[0] % RANKS;
-    bool deep = data[0] & 128;
+    bool deep = data[0] & 128, large = deep && data[0] & 32;
     play = (struct play){.at = data + 1, .end = data + size, .now = SECOND};
     for (uint32_t r = 0; r < RANKS; r++) {
         struct gyre_member *member = &play.member[r];
-        member->node = deep ? r : r >= 3;
-        member->local_rank = deep ? 0 : (int)(r % 3);
+        uint32_t per_node = large ? 4 : deep ? 1 : 3;
+        member->node = r / per_node;
+        member->local_rank = (int)(r % per_node);
+        member->large = large;
         member->pid = (int32_t)(1000 + r);
         snprintf(member->host, sizeof member->host, "host%u", member->node);
     }
