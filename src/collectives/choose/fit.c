@@ -11,9 +11,9 @@
  * for each price. So prices that no trial tells apart (latency and message, with two ranks) keep
  * their likely proportion.
  *
- * Between machines the price of folds is not fitted but taken as it is: every byte that an algorithm
- * sends is folded, too, so trials do not tell the two apart. What went to the wrong one would be
- * missed where folds hide behind bytes of another slice.
+ * Between machines the price of folds is not fitted but taken as it is: every byte that an
+ * algorithm sends is folded, too, so trials do not tell the two apart. What went to the wrong one
+ * would be missed where folds hide behind bytes of another slice.
  *
  * Tested by tests/unit/collectives/choose/tuning_test.c. */
 #include "collectives/choose/fit.h"
