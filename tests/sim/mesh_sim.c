@@ -220,15 +220,16 @@ static int32_t sum_at(const struct node *node, const struct gyre_shape *shape, u
 static uint32_t block_of(const struct node *node, const struct gyre_shape *shape, uint64_t i,
                          uint64_t *within)
 {
+    const struct gyre_blocks *blocks = &shape->blocks;
     uint32_t block = 0;
-    if (!shape->blocks.count) {
+    if (!blocks->count) {
         *within = i % shape->count;
         return (uint32_t)(i / shape->count);
     }
-    for (; block < node->n; block++) {
-        uint64_t at = gyre_shape_block_at(shape, block);
+    for (uint64_t behind = 0; block < node->n; behind += blocks->count[block++]) {
+        uint64_t at = blocks->at ? blocks->at[block] : behind;
         *within = i - at;
-        if (i >= at && *within < shape->blocks.count[block])
+        if (i >= at && *within < blocks->count[block])
             break;
     }
     return block;
