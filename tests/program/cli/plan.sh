@@ -37,7 +37,7 @@ expect 0 ring --nodes 8 --link 100G:0us --slow 3:10G --size 1G --json
 awk -v took="$(lone ring slow_us)" \
     'BEGIN { bytes = 14 / 8 * 2 ^ 30 / 1250; exit !(took > bytes && took < 1.02 * bytes) }' ||
     offend "a slow link: $(lone ring us) and $(lone ring slow_us)"
-expect 0 'node 3 with 10 Gbit/s' --nodes 8 --link 100G:5us --slow 3:10G --size 1G
+expect 0 'node 3 with 10 Gbit/s' --nodes 8 --link 100G:5us --slow 3:10G --size 1M
 # Whichever node it is, also one that a sample of the ranks would miss.
 for node in 0 17 39; do
     expect 0 slow_us --nodes 40 --ranks 2 --link 100G:0us --slow $node:10G --size 64M --json
