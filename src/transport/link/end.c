@@ -60,7 +60,8 @@ const char *gyre_end_refusal(const struct gyre_pipe *pipe, uint32_t stream, int 
 
 int gyre_end_state(const struct gyre_pipe *pipe, struct gyre_trouble *trouble)
 {
-    return pipe->status ? gyre_trouble_set(trouble, pipe->status, "%s", pipe->trouble.text) : 0;
+    const int told = pipe->trouble.status ? pipe->trouble.status : pipe->status;
+    return pipe->status ? gyre_trouble_set(trouble, told, "%s", pipe->trouble.text) : 0;
 }
 
 bool gyre_end_carries(struct gyre_pipe *pipe, const void *memory, uint64_t length, bool send)
