@@ -9,6 +9,7 @@
 #include "transport/link/words.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,13 +72,6 @@ int gyre_cli_restarts(void)
     struct gyre_trouble unused = {0};
     uint16_t epoch;
     return gyre_job_find_epoch(&epoch, &unused) ? 0 : epoch;
-}
-
-const char *gyre_cli_put_until(FILE *out, const char *frame, const char *mark)
-{
-    const char *at = strstr(frame, mark);
-    fwrite(frame, 1, (size_t)(at - frame), out);
-    return at + strlen(mark);
 }
 
 int gyre_cli_path(char *path, size_t room, struct gyre_trouble *trouble)

@@ -4,7 +4,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 
 struct gyre_trouble;
 
@@ -32,9 +31,6 @@ int gyre_cli_restarts(void);
 /* Prints a line for each variable that nothing reads, "gyre COMMAND: nothing reads …". Only what a
  * user starts says so: a rank of `gyre run` has been told. */
 void gyre_cli_tell_strangers(const char *command);
-
-/* Writes the frame of a page up to the mark, which it has. Returns what follows the mark. */
-const char *gyre_cli_put_until(FILE *out, const char *frame, const char *mark);
 
 /* Writes this tool's own path, for commands that start it again. 0 or a negative status. */
 int gyre_cli_path(char *path, size_t room, struct gyre_trouble *trouble);

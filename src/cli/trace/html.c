@@ -6,7 +6,6 @@
  * Tested by tests/program/cli/trace.c, and in a browser by tests/program/cli/page.py. */
 #include "cli/trace/html.h"
 
-#include "cli/common.h"
 #include "cli/trace/reading/clocks.h"
 #include "cli/trace/summary.h"
 #include "cli/trace/reading/tracks.h"
@@ -178,15 +177,23 @@ static void put_page_data(struct timeline_page *page)
     fputs("]}", page->out);
 }
 
+/* Writes the frame up to the mark. Returns what follows the mark. */
+static const char *put_frame_until(FILE *out, const char *frame, const char *mark)
+{
+    const char *at = strstr(frame, mark);
+    fwrite(frame, 1, (size_t)(at - frame), out);
+    return at + strlen(mark);
+}
+
 void gyre_html_put(FILE *out, const struct gyre_timeline *timeline)
 {
     struct timeline_page page = {.out = out, .timeline = timeline};
     choose_from(&page);
-    const char *frame = gyre_cli_put_until(out, gyre_page_html, "@STYLE@");
+    const char *frame = put_frame_until(out, gyre_page_html, "@STYLE@");
     fputs(gyre_page_css, out);
-    frame = gyre_cli_put_until(out, frame, "@DATA@");
+    frame = put_frame_until(out, frame, "@DATA@");
     put_page_data(&page);
-    frame = gyre_cli_put_until(out, frame, "@SCRIPT@");
+    frame = put_frame_until(out, frame, "@SCRIPT@");
     fputs(gyre_page_js, out);
     fputs(frame, out);
 }

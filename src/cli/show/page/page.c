@@ -3,9 +3,17 @@
  * tests/program/cli/show.c, and in a browser by tests/program/cli/page.py. */
 #include "cli/show/page/inside.h"
 
-#include "cli/common.h"
-
 #include <page_text.h> /* made by the build */
+
+#include <string.h>
+
+/* Writes the frame up to the mark. Returns what follows the mark. */
+static const char *put_until(FILE *out, const char *frame, const char *mark)
+{
+    const char *at = strstr(frame, mark);
+    fwrite(frame, 1, (size_t)(at - frame), out);
+    return at + strlen(mark);
+}
 
 static int put_schedules(FILE *out, const struct gyre_page_schedule *schedule, unsigned count,
                          struct gyre_trouble *trouble)
@@ -24,11 +32,11 @@ static int put_schedules(FILE *out, const struct gyre_page_schedule *schedule, u
 int gyre_page_write(FILE *out, const struct gyre_page_schedule *schedule, unsigned count,
                     struct gyre_trouble *trouble)
 {
-    const char *frame = gyre_cli_put_until(out, gyre_page_html, "@STYLE@");
+    const char *frame = put_until(out, gyre_page_html, "@STYLE@");
     fputs(gyre_page_css, out);
-    frame = gyre_cli_put_until(out, frame, "@DATA@");
+    frame = put_until(out, frame, "@DATA@");
     int status = put_schedules(out, schedule, count, trouble);
-    frame = gyre_cli_put_until(out, frame, "@SCRIPT@");
+    frame = put_until(out, frame, "@SCRIPT@");
     fputs(gyre_page_js, out);
     fputs(frame, out);
     return status;
