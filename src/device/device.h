@@ -266,4 +266,13 @@ const struct gyre_device *gyre_device_of(enum gyre_memory_kind kind);
  * CUDA memory, and the question costs nothing. Any thread; loads nothing. */
 bool gyre_device_cuda_present(void);
 
+/* A list of devices, as GYRE_DEVICES has it: numbers with commas between, 2,4,7 (list.c). */
+struct gyre_device_list {
+    int count;
+    int wanted; /* the device at the place that was asked for; -1: the list is shorter */
+};
+
+/* False: the text is anything but such a list. */
+bool gyre_device_list_read(const char *text, int place, struct gyre_device_list *list);
+
 #endif

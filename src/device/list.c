@@ -1,5 +1,5 @@
-/* See list.h. Tested by tests/program/cuda/devices.c. */
-#include "device/list.h"
+/* Lists of devices. Tested by tests/program/cuda/devices.c. */
+#include "device/device.h"
 
 #include <stdlib.h>
 

@@ -5,7 +5,6 @@
 
 #include "base/env.h"
 #include "base/size.h"
-#include "device/list.h"
 #include "model/learning/init.h"
 #include "model/network/file.h"
 #include "train/early.h"

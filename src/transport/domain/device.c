@@ -18,7 +18,6 @@
 #include "transport/domain/inside.h"
 
 #include "base/log.h"
-#include "device/list.h"
 
 #include <errno.h>
 #include <stdarg.h>
