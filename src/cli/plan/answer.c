@@ -85,7 +85,7 @@ static int find_parts(const struct gyre_question *q, const struct gyre_choice *c
     tuning.link[link_kinds.near].kib_ps = 0;
     if (status == 0)
         status = gyre_plan_reprice(q, choice, &link_kinds, &network);
-    /* What takes no time may bring messages into a worse order, and the whole take longer. */
+    /* Without one price messages may come in a worse order, and the whole may take longer. */
     no_latency = lower(all, no_latency);
     no_folds = lower(no_latency, no_folds);
     network = lower(no_folds, network);

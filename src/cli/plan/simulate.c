@@ -226,7 +226,7 @@ static int play_simulation(struct simulation *sim, struct gyre_trouble *trouble)
     return 0;
 }
 
-/* What the plan says of that which ran. */
+/* The plan's price of the schedule that ran. */
 static int price_alike(const struct simulation *sim, struct gyre_plan_row *row)
 {
     struct gyre_link_kinds link_kinds = sim->asked->question.link_kinds;

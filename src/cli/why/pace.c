@@ -93,7 +93,7 @@ static void compare_call(const struct gyre_trails *trails, uint32_t comm, uint64
     pace->first = sorted[0];
 }
 
-/* What the rank's thread has done lately. */
+/* The rank's thread in the last seconds: how long it ran, and waited for a core. */
 static struct gyre_record_thread lately(const struct gyre_trail *trail)
 {
     const struct gyre_record_thread *now = &trail->head.thread_now;

@@ -130,10 +130,11 @@ static bool is_own_lack(int status)
     return status == -ENOMEM || status == -EIO;
 }
 
-static void record_link_fault(struct gyre_engine *engine, int status, uint32_t peer,
+static void record_link_fault(struct gyre_engine *engine, uint32_t peer,
                               struct gyre_trouble *trouble)
 {
     const uint32_t own = gyre_engine_world(engine, engine->rank);
+    const int status = trouble->status;
     const bool lacks = is_own_lack(status);
     if (lacks)
         gyre_trouble_wrap(trouble, "rank %u", own);
@@ -151,7 +152,7 @@ void gyre_engine_link_failed(struct gyre_engine *engine, uint32_t peer, int stat
     else if (!trouble.status)
         gyre_trouble_set(&trouble, status, "the link to rank %u failed: %s", peer,
                          gyre_status_name(status));
-    record_link_fault(engine, trouble.status, peer, &trouble);
+    record_link_fault(engine, peer, &trouble);
 }
 
 void gyre_engine_post_failed(struct gyre_engine *engine, int status)
@@ -160,5 +161,5 @@ void gyre_engine_post_failed(struct gyre_engine *engine, int status)
     uint32_t peer = UINT32_MAX;
     if (!gyre_links_fault(engine->links, &peer, &trouble))
         gyre_trouble_set(&trouble, status, "a transfer failed: %s", gyre_status_name(status));
-    record_link_fault(engine, trouble.status, peer, &trouble);
+    record_link_fault(engine, peer, &trouble);
 }

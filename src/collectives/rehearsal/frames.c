@@ -12,8 +12,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Of transport/stream/frame.h and inside.h, which stand in a room above this one. tests/sim/plan.c
- * would find a difference. */
+/* These numbers are those of transport/stream/frame.h and inside.h, which stand in a room above
+ * this one. tests/sim/plan.c would find a difference. */
 #define HEAD_BYTES   36u
 #define LENGTH_BYTES 8u /* the payload of a GRANT or an ASK */
 #define PIECE_BYTES  (256u * 1024)

@@ -1,8 +1,9 @@
 /* Ways and cores: when bytes that are written now can be read.
  *
- * between nodes [ way out of the node ] ─latency─▶ [ way in ] bytes go through both at once: only a
- * busy way in delays them
+ *     between nodes   [ way out of the node ] ─latency─▶ [ way in ]
  *     in a node       [ sender's core, ⅔ ][ reader's core, ⅓ ] ─latency─▶
+ *
+ * Bytes go through both ways at once: only a busy way in delays them.
  *
  * A message has a price of its own, too: the sender's core passes one after the other, and so does
  * the reader.

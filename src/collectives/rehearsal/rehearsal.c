@@ -11,8 +11,7 @@
 
 #define SLICES_PER_LANE 4u /* that are rehearsed before the pace is taken */
 
-/* -- one rehearsal
- * ---------------------------------------------------------------------------------- */
+/* -- one rehearsal ----------------------------------------------------------------------------- */
 
 /* Slices that outgrow the cache slow what a core moves, as in collectives/choose/cost.c. */
 static uint64_t spill_percent(const struct gyre_rehearsal *asked)

@@ -58,6 +58,14 @@ const char *gyre_end_refusal(const struct gyre_pipe *pipe, uint32_t stream, int 
     return text;
 }
 
+void gyre_end_leave(struct gyre_pipe *pipe)
+{
+    gyre_trouble_set(&pipe->trouble, GYRE_MISMATCH,
+                     "rank %u has left by gyre_finalize(), but rank %u still needs it", pipe->peer,
+                     pipe->rank);
+    gyre_end_fail(pipe, GYRE_PEER_LOST);
+}
+
 int gyre_end_state(const struct gyre_pipe *pipe, struct gyre_trouble *trouble)
 {
     const int told = pipe->trouble.status ? pipe->trouble.status : pipe->status;

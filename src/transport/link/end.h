@@ -40,7 +40,12 @@ void gyre_end_fail(struct gyre_pipe *pipe, int status);
 const char *gyre_end_refusal(const struct gyre_pipe *pipe, uint32_t stream, int status,
                              const char *other, char text[256]);
 
-/* The driver's state(). */
+/* Fails an end whose peer left before there was a connection. Posts end as over a connection that
+ * has ended: the peer may have left because of a failure of which this rank will hear. The link
+ * tells of a mismatch, which it is if this rank hears of none. */
+void gyre_end_leave(struct gyre_pipe *pipe);
+
+/* The driver's state(): the status is the story's, which may be another than that of posts. */
 int gyre_end_state(const struct gyre_pipe *pipe, struct gyre_trouble *trouble);
 
 /* The driver's carries(), of a pipe with one stream. */

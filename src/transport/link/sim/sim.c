@@ -361,17 +361,13 @@ static int sim_renew(struct gyre_pipe *end, int index, int fd, uint32_t number, 
     return 0;
 }
 
-/* Fails a pipe whose peer left before there was a line. Posts end as over a line that has ended:
- * the peer may have left because of a failure of which this rank will hear. */
+/* Fails a pipe whose peer left before there was a line. */
 static bool sim_gone(struct gyre_pipe *end, int index, bool told)
 {
     struct sim_pipe *pipe = (struct sim_pipe *)end;
     if (end->status || pipe->line || index || !told)
         return false;
-    gyre_trouble_set(&end->trouble, GYRE_MISMATCH,
-                     "rank %u has left by gyre_finalize(), but rank %u still needs it", end->peer,
-                     end->rank);
-    gyre_end_fail(end, GYRE_PEER_LOST);
+    gyre_end_leave(end);
     stir(pipe);
     return true;
 }

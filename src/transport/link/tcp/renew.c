@@ -160,22 +160,12 @@ int gyre_tcp_renew(struct gyre_pipe *end, int index, int fd, uint32_t number, ui
     return 0;
 }
 
-/* Fails a pipe of which no connection was made before its peer left. Posts end as over a connection
- * that has ended: the peer may have left because of a failure of which this rank will hear. */
-static void leave_unmade(struct gyre_tcp_pipe *pipe)
-{
-    gyre_trouble_set(&pipe->end.trouble, GYRE_MISMATCH,
-                     "rank %u has left by gyre_finalize(), but rank %u still needs it",
-                     pipe->end.peer, pipe->end.rank);
-    gyre_tcp_pipe_close(pipe);
-    gyre_end_fail(&pipe->end, GYRE_PEER_LOST);
-}
-
 bool gyre_tcp_gone(struct gyre_pipe *end, int index, bool told)
 {
     struct gyre_tcp_socket *socket = renewable_socket(end, index);
     if (socket && socket->unmade && told) {
-        leave_unmade((struct gyre_tcp_pipe *)end);
+        gyre_tcp_pipe_close(socket->pipe);
+        gyre_end_leave(end);
         return true;
     }
     if (!socket || !socket->away || !gyre_stream_heard_bye(socket->stream))
