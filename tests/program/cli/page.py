@@ -65,11 +65,16 @@ def show(words):
     return done.stdout
 
 
+def load(driver, path):
+    driver.get(f'file://{path}')
+    wait(driver, '!!page.lanes')  # the heading is painted before the pictures are built
+
+
 def open_page(driver, words):
     path = f'{FOLDER}/page.html'
     show(words.split() + ['--html', path])
     driver.get_log('performance')
-    driver.get(f'file://{path}')
+    load(driver, path)
 
 
 def ends_of(words):
@@ -172,7 +177,7 @@ def defects(driver):
         path = f'{FOLDER}/page.html'
         done = subprocess.run([TOOL, 'check', file, '--html', path], capture_output=True, text=True,
                               check=False)
-        driver.get(f'file://{path}')
+        load(driver, path)
         press(driver, Keys.END)
         wait(driver, 'page.round === page.rounds')
         shown = driver.find_element(By.ID, 'defect').text

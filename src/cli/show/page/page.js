@@ -11,6 +11,10 @@ class Page {
     this.playing = false;
     this.followed = null;
     this.head();
+  }
+
+  build() {
+    const schedules = this.schedules;
     this.stages = schedules.map((s) => this.stage(s));
     this.lanes = new Lanes(schedules, (round) => this.jump(round),
       (totals) => this.compare(totals));
@@ -237,4 +241,6 @@ class Page {
   }
 }
 
+/* The heading is painted first: the pictures take ten times as long. */
 window.page = new Page(JSON.parse($('data').textContent).map((data) => new Schedule(data)));
+requestAnimationFrame(() => setTimeout(() => window.page.build()));
