@@ -253,6 +253,7 @@ static int settle_prices(struct gyre_plan_asked *a, struct gyre_trouble *trouble
     if (!is_tuned(a)) {
         network->latency_ns = network->grant_ns = a->link.latency_ns;
         network->kib_ps = kib_ps_of(a->link.bits_per_second);
+        a->preference.tuning.incast_kib_ps = a->preference.tuning.burst_bytes = 0;
     }
     a->question.link_kinds.tuning = &a->preference.tuning;
     a->question.link_kinds.near = GYRE_LINK_SHM;

@@ -52,6 +52,7 @@ static void take_prices(struct simulation *sim)
     struct gyre_price *network = &sim->prices.tuning.link[GYRE_LINK_NETWORK];
     sim->prices = sim->asked->preference;
     network->message_ns = 0;
+    sim->prices.tuning.incast_kib_ps = sim->prices.tuning.burst_bytes = 0;
     sim->prices.tuning.fold_kib_ps = 0;
     sim->prices.tuning.spill_percent = 0;
 }

@@ -10,8 +10,9 @@
  *
  * All numbers are whole picoseconds, so all machines compute the same. Ranks of one node share its
  * way to the network: the bytes that they send together pass through it. The network's time is kept
- * apart, because a slice that outgrows the cache slows only what a core moves. On mapped memory no
- * message is sent: the receiver reads and writes the bytes in place.
+ * apart, because a slice that outgrows the cache slows only what a core moves. A way that was idle
+ * lets a burst pass at once, and a way in loses time where several ranks send to it. On mapped
+ * memory no message is sent: the receiver reads and writes the bytes in place.
  *
  * Tested by tests/unit/collectives/choose/choose_test.c. */
 #include "collectives/choose/cost.h"
@@ -66,9 +67,20 @@ static uint64_t larger_cost(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+static uint64_t smaller_cost(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static struct gyre_cost_time both(struct gyre_cost_time a, struct gyre_cost_time b)
 {
     return (struct gyre_cost_time){plus(a.all, b.all), plus(a.network, b.network)};
+}
+
+/* a without b, which is a part of it. */
+static struct gyre_cost_time without(struct gyre_cost_time a, struct gyre_cost_time b)
+{
+    return (struct gyre_cost_time){a.all - b.all, a.network - b.network};
 }
 
 static struct gyre_cost_time longer(struct gyre_cost_time a, struct gyre_cost_time b)
@@ -204,20 +216,31 @@ static uint64_t bytes_paid(const struct sample *sample, const struct actor *acto
 static uint64_t kib_price(const struct sample *sample, const struct actor *actor, int kind)
 {
     const struct gyre_link_kinds *link_kinds = sample->link_kinds;
-    return kind == GYRE_LINK_NETWORK && is_slow(sample, actor)
-               ? link_kinds->slow_kib_ps
-               : link_kinds->tuning->link[kind].kib_ps;
+    const struct gyre_tuning *tuning = link_kinds->tuning;
+    if (kind != GYRE_LINK_NETWORK)
+        return tuning->link[kind].kib_ps;
+    return plus(is_slow(sample, actor) ? link_kinds->slow_kib_ps : tuning->link[kind].kib_ps,
+                actor->traffic[kind].receives > 1 ? tuning->incast_kib_ps : 0);
+}
+
+static uint64_t price_bytes(const struct sample *sample, const struct actor *actor, int kind)
+{
+    return scaled(bytes_paid(sample, actor, kind), kib_price(sample, actor, kind), 1024);
+}
+
+static uint64_t price_messages(const struct sample *sample, const struct actor *actor, int kind)
+{
+    const struct gyre_tuning *tuning = sample->link_kinds->tuning;
+    const struct traffic *t = &actor->traffic[kind];
+    uint64_t messages = larger_cost(t->sends, t->receives);
+    if (messages > tuning->crowd)
+        messages += messages - tuning->crowd;
+    return scaled(messages, tuning->link[kind].message_ns, 1) * 1000;
 }
 
 static uint64_t price_traffic(const struct sample *sample, const struct actor *actor, int kind)
 {
-    const struct gyre_tuning *tuning = sample->link_kinds->tuning;
-    const struct traffic *t = &actor->traffic[kind];
-    uint64_t bytes = bytes_paid(sample, actor, kind), messages = larger_cost(t->sends, t->receives);
-    if (messages > tuning->crowd)
-        messages += messages - tuning->crowd;
-    return plus(scaled(messages, tuning->link[kind].message_ns, 1) * 1000,
-                scaled(bytes, kib_price(sample, actor, kind), 1024));
+    return plus(price_messages(sample, actor, kind), price_bytes(sample, actor, kind));
 }
 
 static struct gyre_cost_time cost_time_of(int kind, uint64_t ps)
@@ -236,6 +259,18 @@ static struct gyre_cost_time price_latency(const struct sample *sample, const st
             latency = longer(latency, cost_time_of(kind, ns * 1000));
     }
     return latency;
+}
+
+/* What a round's bytes do not add to it: a burst, as long as the network's way was idle before, and
+ * saved room for it, while messages were on their way and with the cores. */
+static struct gyre_cost_time passes_at_once(const struct sample *sample, const struct actor *actor,
+                                            struct gyre_cost_time latency)
+{
+    uint64_t burst = scaled(sample->link_kinds->tuning->burst_bytes,
+                            kib_price(sample, actor, GYRE_LINK_NETWORK), 1024);
+    uint64_t idle = plus(latency.network, price_messages(sample, actor, GYRE_LINK_NETWORK));
+    uint64_t bytes = burst ? price_bytes(sample, actor, GYRE_LINK_NETWORK) : 0;
+    return cost_time_of(GYRE_LINK_NETWORK, smaller_cost(smaller_cost(burst, bytes), idle));
 }
 
 /* The price of the folds. On mapped memory folds move the bytes. */
@@ -259,7 +294,8 @@ static struct gyre_cost_time price_round(const struct sample *sample, struct act
             actor->work = plus(actor->work, price.all - price.network);
         }
     actor->busy = both(actor->busy, links);
-    return both(both(price_latency(sample, actor), links), fold);
+    struct gyre_cost_time latency = price_latency(sample, actor);
+    return without(both(both(latency, links), fold), passes_at_once(sample, actor, latency));
 }
 
 /* -- the walk ---------------------------------------------------------------------------------- */

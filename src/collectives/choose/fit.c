@@ -6,10 +6,17 @@
  *
  * The counts come from the model itself: it computes the time with one price at 1 and all others at
  * 0. The prices with the least squares of relative errors solve as many linear equations as there
- * are prices. A price that comes out below a twentieth of its likely value is noise and no machine;
- * it is held there, and the others are solved again. The likely value takes part as a very weak row
- * for each price. So prices that no trial tells apart (latency and message, with two ranks) keep
- * their likely proportion.
+ * are prices. They are solved again and again, with each error's square divided by its size before:
+ * that finds the least sum of errors, not of squares, so a few trials which no prices explain do
+ * not spoil the prices for all others.
+ *
+ * A price that comes out below a twentieth of its likely value is noise and no machine; it is held
+ * there, and the others are solved again. The likely value takes part as a very weak row for each
+ * price. So prices that no trial tells apart (latency and message, with two ranks) keep their
+ * likely proportion.
+ *
+ * What a burst lets pass at once is no sum of prices. The model says how much it is with the prices
+ * of one solution, and the next is found without it. Some lengths of a burst are tried so.
  *
  * Between machines the price of folds is not fitted but taken as it is: every byte that an
  * algorithm sends is folded, too, so trials do not tell the two apart. What went to the wrong one
@@ -21,17 +28,22 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define PRICES_MAX (4 * GYRE_LINK_KINDS + 1)
+#define PRICES_MAX (5 * GYRE_LINK_KINDS + 1)
 #define FLOOR      0.05
 #define PRIOR      0.001 /* a price off by all of itself weighs as much as a trial off by 0.1 % */
+#define ROUNDS     30
+#define ERROR_MIN  0.01 /* smaller errors count alike */
+#define BURST_GAIN 0.8  /* a burst leaves less than this of the errors without one */
 
 struct fit {
     uint32_t trials, prices;
     uint64_t *price[PRICES_MAX]; /* in the tuning */
     double unit[PRICES_MAX];     /* the value of the price while the model computes its row */
     double likely[PRICES_MAX], value[PRICES_MAX];
-    double *row;   /* trials × PRICES_MAX, in shares of the trial's time */
-    double *given; /* the share of each trial's time that prices which are not fitted explain */
+    double *row;    /* trials × PRICES_MAX, in shares of the trial's time */
+    double *weight; /* of each trial */
+    double *given;  /* the share of each trial's time that prices which are not fitted explain */
+    double *hidden; /* the share that passes beside others, with the last prices */
 };
 
 static bool occurs(const struct gyre_trial *trial, uint32_t trials, int kind)
@@ -42,14 +54,21 @@ static bool occurs(const struct gyre_trial *trial, uint32_t trials, int kind)
     return false;
 }
 
-static void add_price(struct fit *fit, uint64_t *price, double unit)
+static void add_price(struct fit *fit, uint64_t *price, uint64_t likely, double unit)
 {
-    if (!*price)
+    if (!likely)
         return; /* this kind of link has no such price */
     fit->price[fit->prices] = price;
     fit->unit[fit->prices] = unit;
-    fit->likely[fit->prices] = fit->value[fit->prices] = (double)*price;
+    fit->likely[fit->prices] = fit->value[fit->prices] = (double)likely;
     fit->prices++;
+}
+
+/* Of two ranks nobody hears several. */
+static uint64_t likely_incast(const struct gyre_trial *trial, int kind,
+                              const struct gyre_tuning *tuning)
+{
+    return kind == GYRE_LINK_NETWORK && trial->slice.n > 2 ? tuning->link[kind].kib_ps / 8 : 0;
 }
 
 static uint32_t list_prices(struct fit *fit, const struct gyre_trial *trial,
@@ -60,13 +79,15 @@ static uint32_t list_prices(struct fit *fit, const struct gyre_trial *trial,
         if (!occurs(trial, fit->trials, kind))
             continue;
         kinds |= 1u << kind;
-        add_price(fit, &tuning->link[kind].latency_ns, 1);
-        add_price(fit, &tuning->link[kind].message_ns, 1);
-        add_price(fit, &tuning->link[kind].grant_ns, 1);
-        add_price(fit, &tuning->link[kind].kib_ps, 1024);
+        struct gyre_price *price = &tuning->link[kind];
+        add_price(fit, &price->latency_ns, price->latency_ns, 1);
+        add_price(fit, &price->message_ns, price->message_ns, 1);
+        add_price(fit, &price->grant_ns, price->grant_ns, 1);
+        add_price(fit, &tuning->incast_kib_ps, likely_incast(trial, kind, tuning), 1024);
+        add_price(fit, &price->kib_ps, price->kib_ps, 1024);
     }
     if (kinds & ~(1u << GYRE_LINK_MAPPED) && !(kinds & 1u << GYRE_LINK_NETWORK))
-        add_price(fit, &tuning->fold_kib_ps, 1024);
+        add_price(fit, &tuning->fold_kib_ps, tuning->fold_kib_ps, 1024);
     return kinds;
 }
 
@@ -105,12 +126,39 @@ static int fill_rows(struct fit *fit, const struct gyre_trial *trial, struct gyr
     return status;
 }
 
-static double predicted(const struct fit *fit, uint32_t t)
+static double sum_of_prices(const struct fit *fit, uint32_t t)
 {
     double share = fit->given[t];
     for (uint32_t p = 0; p < fit->prices; p++)
         share += fit->row[t * PRICES_MAX + p] * fit->value[p];
     return share;
+}
+
+static double predicted(const struct fit *fit, uint32_t t)
+{
+    return sum_of_prices(fit, t) - fit->hidden[t];
+}
+
+static void set_prices(const struct fit *fit)
+{
+    for (uint32_t p = 0; p < fit->prices; p++)
+        *fit->price[p] = fit->value[p] < 1 ? fit->unit[p] > 1 : (uint64_t)(fit->value[p] + 0.5);
+}
+
+/* What the model takes off a sum of prices because a burst passes during latencies. */
+static int find_hidden(struct fit *fit, const struct gyre_trial *trial,
+                       const struct gyre_tuning *tuning)
+{
+    struct gyre_walk walk = {0};
+    int status = 0;
+    set_prices(fit);
+    for (uint32_t t = 0; !status && tuning->burst_bytes && t < fit->trials; t++) {
+        double ns;
+        status = ask_cost(&trial[t], tuning, &walk, &ns);
+        fit->hidden[t] = sum_of_prices(fit, t) - ns / trial[t].took_ns;
+    }
+    gyre_walk_deinit(&walk);
+    return status;
 }
 
 /* -- least squares ----------------------------------------------------------------------------- */
@@ -123,7 +171,7 @@ struct equations {
 /* The share of a trial's time that the held prices explain, and those that are not fitted. */
 static double held_share(const struct fit *fit, const bool *held, uint32_t t)
 {
-    double share = fit->given[t];
+    double share = fit->given[t] - fit->hidden[t];
     for (uint32_t p = 0; p < fit->prices; p++)
         if (held[p])
             share += fit->row[t * PRICES_MAX + p] * fit->likely[p] * FLOOR;
@@ -141,7 +189,7 @@ static void set_up(const struct fit *fit, const bool *held, struct equations *e)
         uint32_t p = e->price[i];
         e->left[i][i] = e->right[i] = PRIOR * PRIOR;
         for (uint32_t t = 0; t < fit->trials; t++) {
-            double own = fit->row[t * PRICES_MAX + p] * fit->likely[p];
+            double own = fit->weight[t] * fit->row[t * PRICES_MAX + p] * fit->likely[p];
             e->right[i] += own * (1 - held_share(fit, held, t));
             for (uint32_t j = 0; j < e->count; j++)
                 e->left[i][j] +=
@@ -188,12 +236,60 @@ static void find_prices(struct fit *fit)
     }
 }
 
-static int error_percent(const struct fit *fit)
+static double error_of(const struct fit *fit, uint32_t t)
+{
+    double off = predicted(fit, t) - 1;
+    return off < 0 ? -off : off;
+}
+
+static double sum_of_errors(const struct fit *fit)
 {
     double sum = 0;
     for (uint32_t t = 0; t < fit->trials; t++)
-        sum += predicted(fit, t) > 1 ? predicted(fit, t) - 1 : 1 - predicted(fit, t);
-    return (int)(100 * sum / (fit->trials ? fit->trials : 1) + 0.5);
+        sum += error_of(fit, t);
+    return sum;
+}
+
+static int find_prices_by_least_sum(struct fit *fit, const struct gyre_trial *trial,
+                                    const struct gyre_tuning *tuning)
+{
+    int status = 0;
+    for (uint32_t t = 0; t < fit->trials; t++) {
+        fit->weight[t] = 1;
+        fit->hidden[t] = 0;
+    }
+    find_prices(fit);
+    for (int i = 0; !status && i < ROUNDS; i++) {
+        status = find_hidden(fit, trial, tuning);
+        for (uint32_t t = 0; t < fit->trials; t++)
+            fit->weight[t] = 1 / (error_of(fit, t) > ERROR_MIN ? error_of(fit, t) : ERROR_MIN);
+        find_prices(fit);
+    }
+    return status ? status : find_hidden(fit, trial, tuning);
+}
+
+/* A burst is not in proportion to any time: some are tried. None is the likely one. */
+static int find_burst(struct fit *fit, const struct gyre_trial *trial, struct gyre_tuning *tuning)
+{
+    static const uint64_t bursts[] = {2 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10};
+    uint64_t best = tuning->burst_bytes = 0;
+    int status = find_prices_by_least_sum(fit, trial, tuning);
+    double least = BURST_GAIN * sum_of_errors(fit);
+    for (size_t i = 0; !status && i < sizeof bursts / sizeof *bursts; i++) {
+        tuning->burst_bytes = bursts[i];
+        status = find_prices_by_least_sum(fit, trial, tuning);
+        if (sum_of_errors(fit) < least) {
+            least = sum_of_errors(fit);
+            best = bursts[i];
+        }
+    }
+    tuning->burst_bytes = best;
+    return status ? status : find_prices_by_least_sum(fit, trial, tuning);
+}
+
+static int error_percent(const struct fit *fit)
+{
+    return (int)(100 * sum_of_errors(fit) / (fit->trials ? fit->trials : 1) + 0.5);
 }
 
 int gyre_fit(const struct gyre_trial *trial, uint32_t trials, struct gyre_tuning *tuning,
@@ -201,16 +297,21 @@ int gyre_fit(const struct gyre_trial *trial, uint32_t trials, struct gyre_tuning
 {
     struct fit fit = {.trials = trials,
                       .row = calloc((size_t)trials + 1, sizeof(double[PRICES_MAX])),
-                      .given = calloc((size_t)trials + 1, sizeof(double))};
+                      .weight = calloc((size_t)trials + 1, sizeof(double)),
+                      .given = calloc((size_t)trials + 1, sizeof(double)),
+                      .hidden = calloc((size_t)trials + 1, sizeof(double))};
     *kinds = list_prices(&fit, trial, tuning);
-    int status = fit.row && fit.given ? fill_rows(&fit, trial, tuning) : -ENOMEM;
+    int status =
+        fit.row && fit.weight && fit.given && fit.hidden ? fill_rows(&fit, trial, tuning) : -ENOMEM;
     if (!status)
-        find_prices(&fit);
-    for (uint32_t p = 0; p < fit.prices; p++)
-        *fit.price[p] = fit.value[p] < 1 ? fit.unit[p] > 1 : (uint64_t)(fit.value[p] + 0.5);
+        status = *kinds & 1u << GYRE_LINK_NETWORK ? find_burst(&fit, trial, tuning)
+                                                  : find_prices_by_least_sum(&fit, trial, tuning);
+    set_prices(&fit);
     if (!status)
         status = error_percent(&fit);
     free(fit.row);
+    free(fit.weight);
     free(fit.given);
+    free(fit.hidden);
     return status;
 }

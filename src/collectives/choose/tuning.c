@@ -56,13 +56,18 @@ struct key {
         LINK_KEY(kind, word, message_ns, 0, 1000000000),                                           \
         LINK_KEY(kind, word, grant_ns, 0, 1000000000),                                             \
         LINK_KEY(kind, word, kib_ps, 1, 1000000000000)
+#define NETWORK_KEY(field, least, most)                                                            \
+    {                                                                                              \
+        "network." #field, offsetof(struct gyre_tuning, field), GYRE_LINK_NETWORK, least, most     \
+    }
 #define PLAIN_KEY(field, least, most)                                                              \
     {                                                                                              \
 #field, offsetof(struct gyre_tuning, field), -1, least, most                               \
     }
 
 static const struct key keys[] = {
-    LINK_KEYS(GYRE_LINK_NETWORK, "network"), LINK_KEYS(GYRE_LINK_LOOPBACK, "loopback"),
+    LINK_KEYS(GYRE_LINK_NETWORK, "network"), NETWORK_KEY(incast_kib_ps, 0, 1000000000000),
+    NETWORK_KEY(burst_bytes, 0, 1 << 30),    LINK_KEYS(GYRE_LINK_LOOPBACK, "loopback"),
     LINK_KEYS(GYRE_LINK_SHM, "shm"),         LINK_KEYS(GYRE_LINK_MAPPED, "mapped"),
     PLAIN_KEY(fold_kib_ps, 1, 1000000000),   PLAIN_KEY(crowd, 1, 1000000),
     PLAIN_KEY(window_kib, 1, 1 << 30),       PLAIN_KEY(spill_percent, 0, 1000),

@@ -35,6 +35,12 @@ struct gyre_price {
 
 struct gyre_tuning {
     struct gyre_price link[GYRE_LINK_KINDS];
+    /* Of the network: added to kib_ps where several ranks of other machines send to one at once.
+     * Their streams end at different times, and ways idle meanwhile. */
+    uint64_t incast_kib_ps;
+    /* Of the network: so many bytes that a way has not carried in a pause pass at once behind it,
+     * as a shaper's bucket lets them. */
+    uint64_t burst_bytes;
     uint64_t fold_kib_ps;   /* of each KiB that a fold or a copy reads or writes */
     uint64_t crowd;         /* messages in a round above this number cost twice */
     uint64_t window_kib;    /* slices under way together up to this size stay in the cache */

@@ -330,6 +330,7 @@ static bool write_short(struct writing *w)
     if (message == NULL || !has_credit(w->drill, w->end, message))
         return false;
     pop(&w->end->eager);
+    w->chunk->carries = true;
     w->end->spent += message->length + CHARGE_BYTES;
     end_send(w, message);
     add_frame(w, message->length, GYRE_DRILL_DATA, message, 0);
@@ -344,6 +345,7 @@ static bool write_piece(struct writing *w)
     uint64_t left = message->length - message->framed;
     uint64_t piece = left < PIECE_BYTES ? left : PIECE_BYTES;
     message->framed += piece;
+    w->chunk->carries = true;
     if (piece == left) {
         end_send(w, message);
         add_frame(w, piece, GYRE_DRILL_DATA, message, 0);

@@ -58,6 +58,7 @@ struct gyre_drill_chunk {
     uint64_t bytes, begun, due;
     uint32_t sender_weight, receiver_weight;
     bool invites; /* a grant is in it, and no message */
+    bool carries; /* bytes of a message */
     bool taken;   /* it has its place in the reader's way in */
 };
 
@@ -70,7 +71,8 @@ struct gyre_drill_end {
     struct gyre_drill_end *peer;
     uint32_t rank;
     bool near, marked, scheduled;
-    bool used; /* its rank has turned to it */
+    bool used;  /* its rank has turned to it */
+    bool calls; /* its bytes come in at the peer's way, and more of them are under way */
     struct gyre_drill_end *next_marked;
     struct gyre_drill_message *message;       /* from here to the peer */
     struct gyre_drill_queue eager, long_ones; /* from here to the peer, ready but for credit */
@@ -78,6 +80,7 @@ struct gyre_drill_end {
     uint64_t spent, returned;                 /* credit for messages from here */
     uint64_t given, reported;                 /* credit for messages to here */
     uint64_t last_due;
+    uint32_t carrying;                     /* chunks under way that carry bytes of messages */
     struct gyre_drill_chunk *first, *last; /* under way from here */
     struct gyre_drill_items arrived;       /* to be read here */
 };
@@ -99,6 +102,7 @@ struct gyre_drill_rank {
     struct gyre_drill_lane *lane;
     struct gyre_drill_end *first_marked, *last_marked;
     uint64_t core_until, hears_until;
+    uint32_t callers;           /* ranks of other nodes whose ends call */
     uint32_t next_slice, lanes; /* lanes: that run */
     bool started;
 };

@@ -3,10 +3,13 @@
  *     between nodes   [ way out of the node ] ─latency─▶ [ way in ]
  *     in a node       [ sender's core, ⅔ ][ reader's core, ⅓ ] ─latency─▶
  *
- * Bytes go through both ways at once: only a busy way in delays them.
+ * Bytes go through both ways at once: only a busy way in delays them, and the price of an incast
+ * where several ranks send to one.
  *
  * A message has a price of its own, too: the sender's core passes one after the other, and so does
  * the reader.
+ * A way that was idle carries a burst at once, as a shaper's bucket lets it; a rehearsal begins
+ * with an empty bucket, so it is one of many operations that follow each other.
  *
  * Tested by tests/unit/collectives/rehearsal/rehearsal_test.c. */
 #include "collectives/rehearsal/inside.h"
@@ -50,6 +53,15 @@ static uint64_t way_ps(const struct gyre_drill_node *node, uint64_t bytes)
     return (gyre_drill_scaled(bytes, node->kib_ps, 1024) + 999) / 1000 * 1000;
 }
 
+/* When a way has carried bytes that it could begin with at `ready`: its clock, which stands behind
+ * by no more than a burst takes. */
+static uint64_t carried(const struct gyre_drill *drill, const struct gyre_drill_node *node,
+                        uint64_t until, uint64_t ready, uint64_t bytes)
+{
+    uint64_t burst = way_ps(node, drill->asked->link_kinds->tuning->burst_bytes);
+    return gyre_drill_later(until, ready > burst ? ready - burst : 0) + way_ps(node, bytes);
+}
+
 /* -- out --------------------------------------------------------------------------------------- */
 
 static uint64_t leave_by_port(struct gyre_drill *drill, const struct gyre_drill_end *end,
@@ -58,8 +70,9 @@ static uint64_t leave_by_port(struct gyre_drill *drill, const struct gyre_drill_
     const struct gyre_price *price = price_of(drill, end);
     struct gyre_drill_node *node = &drill->node[node_with(drill, end->rank)];
     uint64_t ready = message_ps != 0 ? gyre_drill_occupy(drill, end->rank, message_ps) : drill->now;
-    node->out_until = gyre_drill_later(node->out_until, ready) + way_ps(node, chunk->bytes);
-    return node->out_until + (chunk->invites ? price->grant_ns : price->latency_ns) * 1000;
+    node->out_until = carried(drill, node, node->out_until, ready, chunk->bytes);
+    return gyre_drill_later(node->out_until, ready) +
+           (chunk->invites ? price->grant_ns : price->latency_ns) * 1000;
 }
 
 void gyre_drill_mark(struct gyre_drill *drill, struct gyre_drill_end *end)
@@ -94,6 +107,7 @@ void gyre_drill_launch(struct gyre_drill *drill, struct gyre_drill_end *end,
                      : gyre_drill_occupy(drill, end->rank,
                                          message_ps + core_ps(drill, end, chunk->bytes, 2));
     end->last_due = chunk->due = gyre_drill_later(chunk->due, end->last_due);
+    end->carrying += chunk->carries;
     *(end->first != NULL ? &end->last->next : &end->first) = chunk;
     end->last = chunk;
     await(drill, end);
@@ -101,16 +115,33 @@ void gyre_drill_launch(struct gyre_drill *drill, struct gyre_drill_end *end,
 
 /* -- in ---------------------------------------------------------------------------------------- */
 
-static void enter_node(struct gyre_drill *drill, const struct gyre_drill_end *end,
+/* Whether a stream of another rank comes in to this one, too. A stream begins with its first bytes
+ * and lasts until no more are under way. */
+static bool is_incast(struct gyre_drill *drill, struct gyre_drill_end *end,
+                      const struct gyre_drill_chunk *chunk)
+{
+    struct gyre_drill_rank *reader = &drill->rank[end->peer->rank];
+    if (chunk->carries && !end->calls)
+        reader->callers++;
+    end->calls |= chunk->carries;
+    return reader->callers > 1;
+}
+
+static void enter_node(struct gyre_drill *drill, struct gyre_drill_end *end,
                        struct gyre_drill_chunk *chunk)
 {
     struct gyre_drill_node *node = &drill->node[node_with(drill, end->peer->rank)];
-    chunk->due = gyre_drill_later(chunk->due, node->in_until + way_ps(node, chunk->bytes));
-    node->in_until = chunk->due;
+    uint64_t more =
+        is_incast(drill, end, chunk) ? drill->asked->link_kinds->tuning->incast_kib_ps : 0;
+    uint64_t way = way_ps(node, chunk->bytes);
+    uint64_t begun = chunk->due > way ? chunk->due - way : 0;
+    node->in_until = carried(drill, node, node->in_until, begun, chunk->bytes) +
+                     gyre_drill_scaled(chunk->bytes, more, 1024);
+    chunk->due = gyre_drill_later(chunk->due, node->in_until);
 }
 
 /* The reader's core takes bytes while the sender's brings them, if it is free so early. */
-static void enter_core(struct gyre_drill *drill, const struct gyre_drill_end *end,
+static void enter_core(struct gyre_drill *drill, struct gyre_drill_end *end,
                        struct gyre_drill_chunk *chunk)
 {
     const struct gyre_price *price = price_of(drill, end);
@@ -136,6 +167,11 @@ static void deliver_chunk(struct gyre_drill *drill, struct gyre_drill_end *end)
     struct gyre_drill_chunk *chunk = end->first;
     struct gyre_drill_items *arrived = &end->peer->arrived;
     end->first = chunk->next;
+    end->carrying -= chunk->carries;
+    if (end->calls && end->carrying == 0) {
+        drill->rank[end->peer->rank].callers--;
+        end->calls = false;
+    }
     if (chunk->items.first != NULL) {
         *(arrived->first != NULL ? &arrived->last->next : &arrived->first) = chunk->items.first;
         arrived->last = chunk->items.last;

@@ -26,6 +26,8 @@ static struct gyre_tuning sample(void)
     uint64_t next = 3;
     for (int kind = 0; kind < GYRE_LINK_KINDS; kind++, next += 4)
         tuning.link[kind] = (struct gyre_price){next, next + 1, next + 2, next + 3};
+    tuning.incast_kib_ps = next++;
+    tuning.burst_bytes = next++;
     tuning.fold_kib_ps = next++;
     tuning.crowd = next++;
     tuning.window_kib = next++;
@@ -210,6 +212,41 @@ static void folds_are_not_fitted_to_the_network(void **state)
     }
 }
 
+/* Of direct, which hears all ranks at once, and ring, which hears one. */
+static void an_incast_is_found_again(void **state)
+{
+    for (uint32_t n = 4; n <= 8; n *= 2) {
+        struct gyre_tuning truth = gyre_tuning_built_in, found = gyre_tuning_built_in;
+        struct gyre_price *right = &truth.link[GYRE_LINK_NETWORK];
+        struct gyre_trial trial[16];
+        uint32_t priced;
+        *right = (struct gyre_price){30000, 2500, 30000, 9000000};
+        truth.incast_kib_ps = 3000000;
+        uint32_t trials = take(trial, n, GYRE_LINK_NETWORK, &truth);
+        assert_in_range(gyre_fit(trial, trials, &found, &priced), 0, 1);
+        assert_near(found.incast_kib_ps, truth.incast_kib_ps);
+        assert_near(found.link[GYRE_LINK_NETWORK].kib_ps, right->kib_ps);
+        assert_int_equal(found.burst_bytes, 0);
+    }
+}
+
+/* A shaper: what a pause saved hides the latency of the next round. */
+static void a_burst_is_found_again(void **state)
+{
+    for (uint32_t n = 2; n <= 8; n *= 2) {
+        struct gyre_tuning truth = gyre_tuning_built_in, found = gyre_tuning_built_in;
+        struct gyre_price *right = &truth.link[GYRE_LINK_NETWORK];
+        struct gyre_trial trial[16];
+        uint32_t priced;
+        *right = (struct gyre_price){30000, 2500, 30000, 9000000};
+        truth.burst_bytes = 32768;
+        uint32_t trials = take(trial, n, GYRE_LINK_NETWORK, &truth);
+        assert_in_range(gyre_fit(trial, trials, &found, &priced), 0, 2);
+        assert_near(found.link[GYRE_LINK_NETWORK].kib_ps, right->kib_ps);
+        assert_in_range(found.burst_bytes, 4096, 1 << 20);
+    }
+}
+
 /* Two ranks cannot tell latency from message; their sum is found, and nothing goes below 0. */
 static void what_cannot_be_told_apart_is_shared(void **state)
 {
@@ -238,6 +275,8 @@ int main(void)
         cmocka_unit_test(wrong_lines_are_told),
         cmocka_unit_test(prices_are_found_again),
         cmocka_unit_test(folds_are_not_fitted_to_the_network),
+        cmocka_unit_test(an_incast_is_found_again),
+        cmocka_unit_test(a_burst_is_found_again),
         cmocka_unit_test(what_cannot_be_told_apart_is_shared),
         cmocka_unit_test(files_that_cannot_be_read_are_told),
     };

@@ -92,6 +92,35 @@ static void messages_to_one_rank_come_one_by_one(void **state)
     gyre_layout_destroy(c.layout);
 }
 
+/* Where several send to one, each KiB costs that much more; two that exchange pay nothing. */
+static void an_incast_has_a_price(void **state)
+{
+    struct cluster c = cluster_of("4x1");
+    struct gyre_rehearsal t = ask(&c, "direct", GYRE_VERB_GATHER, 1000);
+    uint64_t without = rehearsed_ns(&t);
+    (void)state;
+    c.tuning.incast_kib_ps = 500 * 1024; /* half a ns for each byte */
+    /* The first is there when the second begins to come in, and the third comes beside that. */
+    assert_int_equal(rehearsed_ns(&t), without + (1000 + HEAD) / 2);
+    t = ask(&c, "doubling", GYRE_VERB_ALL_REDUCE, 1000);
+    assert_int_equal(rehearsed_ns(&t), 2 * (LATENCY_NS + bytes_ns(1000 + HEAD)));
+    gyre_layout_destroy(c.layout);
+}
+
+/* What a way could have carried while it was idle passes at once, up to the burst. */
+static void a_burst_passes_at_once_after_a_pause(void **state)
+{
+    struct cluster c = cluster_of("2x1");
+    struct gyre_rehearsal t = ask(&c, "ring", GYRE_VERB_ALL_REDUCE, 2000); /* two rounds */
+    (void)state;
+    assert_int_equal(rehearsed_ns(&t), 2 * (LATENCY_NS + bytes_ns(1000 + HEAD)));
+    c.tuning.burst_bytes = 1000 + HEAD;
+    assert_int_equal(rehearsed_ns(&t), 2 * LATENCY_NS + bytes_ns(1000 + HEAD));
+    c.tuning.burst_bytes = 500;
+    assert_int_equal(rehearsed_ns(&t), 2 * (LATENCY_NS + bytes_ns(1000 + HEAD)) - bytes_ns(500));
+    gyre_layout_destroy(c.layout);
+}
+
 /* Inside a machine the sender's core is busy for two thirds of a KiB's price. */
 static void cores_move_the_bytes_of_a_machine(void **state)
 {
@@ -200,6 +229,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_exchange_takes_its_bytes_and_a_latency),
         cmocka_unit_test(messages_to_one_rank_come_one_by_one),
+        cmocka_unit_test(an_incast_has_a_price),
+        cmocka_unit_test(a_burst_passes_at_once_after_a_pause),
         cmocka_unit_test(cores_move_the_bytes_of_a_machine),
         cmocka_unit_test(a_slow_machine_slows_what_passes_it),
         cmocka_unit_test(many_slices_follow_at_the_pace_of_the_first),
