@@ -9,9 +9,10 @@
 #include "collectives/choose/tuning.h"
 
 enum {
-    GYRE_TUNE_SIZES = 4,
+    GYRE_TUNE_SIZES = 5,
     GYRE_TUNE_ALGORITHMS = 3,
-    GYRE_TUNE_TRIALS = GYRE_TUNE_SIZES * GYRE_TUNE_ALGORITHMS
+    GYRE_TUNE_TRIALS = GYRE_TUNE_SIZES * GYRE_TUNE_ALGORITHMS,
+    GYRE_TUNE_TRIALS_NEAR = GYRE_TUNE_TRIALS - GYRE_TUNE_ALGORITHMS /* within a machine */
 };
 
 struct gyre_measured {
@@ -32,6 +33,7 @@ struct gyre_tune_scene {
     uint32_t n;
     struct gyre_layout *layout; /* NULL: one node */
     enum gyre_link_kind far;
+    int trials;
     uint8_t *input, *output;
     double took_ns[GYRE_TUNE_TRIALS];
 };

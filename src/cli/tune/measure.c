@@ -1,8 +1,8 @@
 /* gyre tune, as a rank: all-reduces whose algorithm is known, because GYRE_ALGO names one for each
  * size, are timed in turns, and prices fitted to the times (collectives/choose/fit.h).
  *
- *     size        8          16        24       4096       …
- *     rules   doubling:-12 direct:-20 ring:-2060 …               one slice, one lane
+ *     size        8            72        136       4096      …
+ *     rules   doubling:-40 direct:-104 ring:-2116 …               one slice, one lane
  *
  * On shared memory direct is one pass over mapped memory, and the others go over the rings; with
  * two ranks they too become one pass, so the rings stay unpriced. Tested by
@@ -20,12 +20,14 @@
 #include <unistd.h>
 
 #define BLOCKS        11
+#define BLOCKS_LEAST  3
 #define BLOCK_NS_MOST 2e7 /* about, of one block */
-#define LARGEST       (UINT64_C(256) * 1024 + 128)
+#define TRIAL_NS_MOST 1e9 /* about, of all its blocks, where each is a single call */
+#define LARGEST       (UINT64_C(2) * 1024 * 1024 + 128)
 
 static void settle_environment(void)
 {
-    char rules[256] = "";
+    char rules[512] = "";
     for (int t = 0; t < GYRE_TUNE_TRIALS; t++) {
         size_t length = strlen(rules);
         if (t + 1 < GYRE_TUNE_TRIALS)
@@ -68,6 +70,7 @@ static int lay_out_scene(struct gyre_tune_scene *scene, struct gyre_trouble *tro
         node[gyre_rank(scene->comm)] = (uint32_t)gyre_node(scene->comm);
         status = gyre_all_reduce(scene->comm, node, node, scene->n, GYRE_I32, GYRE_SUM);
         scene->far = same ? GYRE_LINK_LOOPBACK : GYRE_LINK_NETWORK;
+        scene->trials = same ? GYRE_TUNE_TRIALS_NEAR : GYRE_TUNE_TRIALS;
     }
     if (!status && gyre_nodes(scene->comm) > 1)
         status = gyre_layout_create(node, scene->n, &scene->layout, trouble);
@@ -90,6 +93,13 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Of a block, where a call is short. */
+static int block_calls(int trial)
+{
+    uint64_t bytes = gyre_tune_bytes(trial);
+    return bytes > 65536 ? 8 : bytes > 8192 ? 40 : 200;
+}
+
 static int time_block(struct gyre_tune_scene *scene, int trial, int calls, double *ns)
 {
     uint64_t bytes = gyre_tune_bytes(trial);
@@ -102,22 +112,37 @@ static int time_block(struct gyre_tune_scene *scene, int trial, int calls, doubl
     return status;
 }
 
+/* How a trial is timed. */
+struct repeats {
+    int calls; /* of a block */
+    int blocks;
+};
+
+static struct repeats repeats_of(int trial, double call_ns)
+{
+    struct repeats repeat = {.calls = block_calls(trial), .blocks = BLOCKS};
+    if (repeat.calls * call_ns > BLOCK_NS_MOST)
+        repeat.calls = 1 + (int)(BLOCK_NS_MOST / call_ns);
+    if (BLOCKS * call_ns > TRIAL_NS_MOST)
+        repeat.blocks = (int)(TRIAL_NS_MOST / call_ns);
+    if (repeat.blocks < BLOCKS_LEAST)
+        repeat.blocks = BLOCKS_LEAST;
+    return repeat;
+}
+
 /* A few calls warm up and say how many make a block: on a loaded machine, where ranks wait for
- * cores, fewer. All ranks settle on the same numbers. */
-static int settle_calls(struct gyre_tune_scene *scene, int calls[GYRE_TUNE_TRIALS])
+ * cores, or a slow network, fewer. All ranks settle on the same numbers. */
+static int settle_repeats(struct gyre_tune_scene *scene, struct repeats repeat[GYRE_TUNE_TRIALS])
 {
     double took_ns[GYRE_TUNE_TRIALS];
     int status = 0;
-    for (int t = 0; !status && t < GYRE_TUNE_TRIALS; t++) {
-        calls[t] = gyre_tune_bytes(t) > 65536 ? 8 : gyre_tune_bytes(t) > 8192 ? 40 : 200;
-        status = time_block(scene, t, 1 + calls[t] / 20, &took_ns[t]);
-    }
+    for (int t = 0; !status && t < scene->trials; t++)
+        status = time_block(scene, t, 1 + block_calls(t) / 20, &took_ns[t]);
     if (!status)
-        status =
-            gyre_all_reduce(scene->comm, took_ns, took_ns, GYRE_TUNE_TRIALS, GYRE_F64, GYRE_MAX);
-    for (int t = 0; !status && t < GYRE_TUNE_TRIALS; t++)
-        if (calls[t] * took_ns[t] > BLOCK_NS_MOST)
-            calls[t] = 1 + (int)(BLOCK_NS_MOST / took_ns[t]);
+        status = gyre_all_reduce(scene->comm, took_ns, took_ns, (uint64_t)scene->trials, GYRE_F64,
+                                 GYRE_MAX);
+    for (int t = 0; !status && t < scene->trials; t++)
+        repeat[t] = repeats_of(t, took_ns[t]);
     return status;
 }
 
@@ -126,18 +151,19 @@ static int settle_calls(struct gyre_tune_scene *scene, int calls[GYRE_TUNE_TRIAL
 static int time_all(struct gyre_tune_scene *scene)
 {
     double block[GYRE_TUNE_TRIALS][BLOCKS];
-    int calls[GYRE_TUNE_TRIALS];
-    int status = settle_calls(scene, calls);
+    struct repeats repeat[GYRE_TUNE_TRIALS];
+    int status = settle_repeats(scene, repeat);
     for (int b = 0; !status && b < BLOCKS; b++)
-        for (int t = 0; !status && t < GYRE_TUNE_TRIALS; t++)
-            status = time_block(scene, t, calls[t], &block[t][b]);
-    for (int t = 0; !status && t < GYRE_TUNE_TRIALS; t++) {
-        qsort(block[t], BLOCKS, sizeof **block, by_time);
-        scene->took_ns[t] = block[t][BLOCKS / 4];
+        for (int t = 0; !status && t < scene->trials; t++)
+            if (b < repeat[t].blocks)
+                status = time_block(scene, t, repeat[t].calls, &block[t][b]);
+    for (int t = 0; !status && t < scene->trials; t++) {
+        qsort(block[t], (size_t)repeat[t].blocks, sizeof **block, by_time);
+        scene->took_ns[t] = block[t][repeat[t].blocks / 4];
     }
     return status ? status
-                  : gyre_all_reduce(scene->comm, scene->took_ns, scene->took_ns, GYRE_TUNE_TRIALS,
-                                    GYRE_F64, GYRE_AVG);
+                  : gyre_all_reduce(scene->comm, scene->took_ns, scene->took_ns,
+                                    (uint64_t)scene->trials, GYRE_F64, GYRE_AVG);
 }
 
 /* What disturbed any of the ranks meanwhile, told alike on all. */

@@ -45,7 +45,7 @@ int gyre_tune_price(const struct gyre_tune_scene *scene, struct gyre_measured *m
 {
     struct gyre_trial trial[GYRE_TUNE_TRIALS];
     uint32_t trials = 0;
-    for (int t = 0; t < GYRE_TUNE_TRIALS; t++)
+    for (int t = 0; t < scene->trials; t++)
         trials += describe_trial(scene, t, &trial[trials]);
     measured->tuning = gyre_tuning_built_in;
     measured->error_percent = gyre_fit(trial, trials, &measured->tuning, &measured->kinds);
