@@ -95,7 +95,7 @@ static int join(struct gyre_domain *domain, const char *above, struct gyre_troub
     struct gyre_join_options options;
     gyre_domain_join_options(domain, above, text, &options);
     options.company = domain->company;
-    options.needs_channels = gyre_domain_needs_channels(domain);
+    options.channels = gyre_domain_channels(domain);
     int status = gyre_join_ranks(&domain->job, &options, &domain->joined, trouble);
     domain->company = NULL;
     gyre_domain_end_asking(domain);

@@ -197,9 +197,9 @@ int gyre_domain_attach_node(struct gyre_domain *domain, struct gyre_trouble *tro
  * prepares that they are made at their first use. */
 int gyre_domain_attach_remote(struct gyre_domain *domain, struct gyre_trouble *trouble);
 
-/* Whether this rank may have a driver between nodes whose links cannot be made at their first
- * use. */
-bool gyre_domain_needs_channels(struct gyre_domain *domain);
+/* Which links of this rank cannot be made at their first use, because it may have a driver that
+ * makes none so. */
+enum gyre_join_channels gyre_domain_channels(struct gyre_domain *domain);
 
 /* plan: says of each peer how links are made at their first use. -ENOMEM. */
 int gyre_domain_plan_links(struct gyre_domain *domain);

@@ -19,7 +19,7 @@ int gyre_domain_plan_links(struct gyre_domain *domain)
     if (!plan->peer)
         return -ENOMEM;
     for (uint32_t peer = 0; peer < plan->n; peer++)
-        if (joined->peer[peer].tcps > 0)
+        if (joined->peer[peer].tcps > 0 && !gyre_joined_connects(joined, joined->rank, peer))
             plan->peer[peer] = (struct gyre_on_demand_peer){
                 .far = true,
                 .renewable = gyre_domain_renews(domain, peer),

@@ -10,7 +10,8 @@
  * joining has made its connections.
  *
  * In a job of more ranks than GYRE_LINKS_AT_ONCE where no rank has a better driver, tcp makes links
- * at their first use (on_demand.c).
+ * at their first use (on_demand.c). Where a rank has one, and there are GYRE_DEVICE_LINKS times as
+ * many ranks, partners (transport/join/joined.h) meet as above, and other peers at their first use.
  *
  * Where a better driver was available but does not serve every peer, one line says so. A machine
  * without the driver needs no line.
@@ -99,16 +100,18 @@ static bool is_present(const struct gyre_domain *domain, const struct gyre_drive
     return !status || status == GYRE_INVALID; /* the latter is told where links are made */
 }
 
-bool gyre_domain_needs_channels(struct gyre_domain *domain)
+enum gyre_join_channels gyre_domain_channels(struct gyre_domain *domain)
 {
     struct choice choice = {.domain = domain};
-    bool any = false;
+    bool any = false, all = true;
     if (domain->job.world <= domain->settings.links_at_once)
-        return false; /* every two ranks of so few connect in any case */
+        return GYRE_CHANNELS_NONE; /* every two ranks of so few connect in any case */
     list_ways(&choice);
+    for (int i = 0; i < choice.ways; i++)
+        all &= needs_offer(&choice.way[i]);
     for (int i = 0; i < choice.ways && !any; i++)
         any = needs_offer(&choice.way[i]) && is_present(domain, choice.way[i].driver);
-    return any;
+    return any && all ? GYRE_CHANNELS_ALL : any ? GYRE_CHANNELS_PARTNERS : GYRE_CHANNELS_NONE;
 }
 
 /* Opens all ways. A driver that this rank lacks gives a reason to tell; a driver that the user
@@ -310,9 +313,16 @@ static void report_choice(const struct choice *choice)
 
 /* -- all of them ------------------------------------------------------------------------------- */
 
-static bool is_remote(const struct choice *choice, uint32_t peer)
+static bool is_far(const struct choice *choice, uint32_t peer)
 {
     return choice->domain->joined->peer[peer].tcps > 0;
+}
+
+/* Of another node, and joining has made its connections. */
+static bool is_remote(const struct choice *choice, uint32_t peer)
+{
+    const struct gyre_joined *joined = choice->domain->joined;
+    return is_far(choice, peer) && gyre_joined_connects(joined, joined->rank, peer);
 }
 
 static int tell_all(struct choice *choice)
@@ -359,41 +369,54 @@ static int agree_on_driver(struct choice *choice)
     return status;
 }
 
-/* Has the last driver, tcp, make links at their first use: no rank has another one. */
-static int attach_on_demand(struct choice *choice)
+/* Has the last driver, tcp, make links to all other peers at their first use. */
+static int attach_on_demand(struct choice *choice, uint32_t far)
 {
     struct gyre_domain *domain = choice->domain;
     struct way *way = &choice->way[choice->ways - 1];
-    if (choice->remote > PEERS_USUAL)
-        choice->remote = PEERS_USUAL;
+    const uint32_t partners = choice->remote;
+    choice->remote = far < PEERS_USUAL ? far : PEERS_USUAL;
     int status = needs_offer(way) ? GYRE_UNSUPPORTED : use_way(choice, way);
     if (!status)
         status = gyre_domain_plan_links(domain);
+    if (status)
+        return gyre_trouble_set(choice->trouble, status,
+                                "links over transport \"%s\" cannot be prepared: %s",
+                                domain->settings.transport, gyre_status_name(status));
+    gyre_links_connect_on_demand(domain->links, way->index, &domain->on_demand);
+    if (partners)
+        gyre_log(GYRE_LOG_INFO,
+                 "links to %u of %u ranks on other nodes are made, to the others by %s at their "
+                 "first use (GYRE_LINKS_AT_ONCE=%d)",
+                 partners, far, way->driver->name, (int)domain->settings.links_at_once);
+    return 0;
+}
+
+static int attach_joined(struct choice *choice)
+{
+    int status = open_ways(choice);
     if (!status)
-        gyre_links_connect_on_demand(domain->links, way->index, &domain->on_demand);
-    close_ways(choice);
-    return status ? gyre_trouble_set(choice->trouble, status,
-                                     "links over transport \"%s\" cannot be prepared: %s",
-                                     domain->settings.transport, gyre_status_name(status))
-                  : 0;
+        status = agree_on_driver(choice);
+    if (!status)
+        report_choice(choice);
+    return status;
 }
 
 int gyre_domain_attach_remote(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     struct choice choice = {.domain = domain, .trouble = trouble};
-    for (uint32_t peer = 0; peer < domain->joined->n; peer++)
+    uint32_t far = 0;
+    for (uint32_t peer = 0; peer < domain->joined->n; peer++) {
+        far += is_far(&choice, peer);
         choice.remote += is_remote(&choice, peer);
-    if (!choice.remote)
+    }
+    if (!far)
         return 0;
     domain->sockets = true;
     list_ways(&choice);
-    if (domain->joined->on_demand)
-        return attach_on_demand(&choice);
-    int status = open_ways(&choice);
-    if (!status)
-        status = agree_on_driver(&choice);
-    if (!status)
-        report_choice(&choice);
+    int status = choice.remote ? attach_joined(&choice) : 0;
+    if (!status && domain->joined->on_demand)
+        status = attach_on_demand(&choice, far);
     close_ways(&choice);
     return status;
 }

@@ -70,7 +70,7 @@ void gyre_identity_put(struct gyre_cursor *cursor, const struct gyre_rank_identi
     gyre_put_u64(cursor, (uint32_t)identity->simulated, 4);
     gyre_put_bytes(cursor, identity->door, sizeof identity->door);
     gyre_put_bytes(cursor, identity->device, sizeof identity->device);
-    gyre_put_u64(cursor, identity->needs_channels, 1);
+    gyre_put_u64(cursor, identity->channels, 1);
     gyre_address_put(cursor, &identity->outward);
 }
 
@@ -89,7 +89,7 @@ void gyre_identity_get(struct gyre_cursor *cursor, struct gyre_rank_identity *id
     identity->simulated = (int32_t)gyre_get_u64(cursor, 4);
     gyre_get_bytes(cursor, identity->door, sizeof identity->door);
     gyre_get_bytes(cursor, identity->device, sizeof identity->device);
-    identity->needs_channels = gyre_get_u64(cursor, 1) != 0;
+    identity->channels = (uint8_t)gyre_get_u64(cursor, 1);
     gyre_address_get(cursor, &identity->outward);
 }
 

@@ -22,7 +22,7 @@ struct gyre_rank_identity {
     int32_t simulated;                /* the node that --simulate-nodes gives, -1 */
     uint8_t door[16];                 /* name of its abstract Unix socket; zeros: none */
     uint8_t device[16];               /* UUID of its CUDA device; zeros: none */
-    bool needs_channels;              /* its links to other nodes need channels from the join */
+    uint8_t channels;                 /* enum gyre_join_channels */
     struct sockaddr_storage outward;  /* where its data listener should be; port 0 */
 };
 

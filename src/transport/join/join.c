@@ -299,7 +299,7 @@ static int begin_join(struct gyre_joining *join)
         strchr(join->job->root_host, ':') ? AF_INET6 : AF_INET; /* the same on every rank */
     int status = gyre_identity_gather(join->job, mine);
     memcpy(mine->device, join->options->device, sizeof mine->device);
-    mine->needs_channels = join->options->needs_channels;
+    mine->channels = (uint8_t)join->options->channels;
     if (!status)
         status = gyre_random_bytes(join->nonce, sizeof join->nonce);
     if (!status && join->options->interface)

@@ -45,8 +45,9 @@ struct gyre_joined {
     int node_file;
     uint32_t places;
     /* Data connections are made at their first use (transport/watch/renew.h): the job has more
-     * ranks than connect at once, and every rank can. */
-    bool on_demand;
+     * ranks than connect at once, and every rank can. Where a rank has a device, those of partners
+     * are made by the join. */
+    bool on_demand, partners;
     /* Of the trees of nodes, and of ranks of large nodes, over which the watch's connections go; 0:
      * all go to rank 0, and no node is large. */
     uint32_t fan_out;
@@ -58,6 +59,28 @@ struct gyre_joined {
     struct gyre_member *member; /* n */
     struct gyre_peer *peer;     /* n; [rank] is empty */
 };
+
+static inline bool gyre_joined_is_step(uint32_t distance)
+{
+    const uint32_t third = distance % 3 == 0 ? distance / 3 : 0;
+    return (distance & (distance - 1)) == 0 ||
+           (third != 0 && (third & (third - 1)) == 0 && (third & 0x55555555u) != 0);
+}
+
+/* Whether two ranks are partners: those that algorithms bring together in a whole job, 2^k (ring,
+ * trees, doubling, halving) or 3 · 4^k (knomial) apart around the ring of ranks. A rank has at most
+ * 3 log₂ n of them. */
+static inline bool gyre_joined_are_partners(uint32_t n, uint32_t a, uint32_t b)
+{
+    const uint32_t apart = (a + n - b) % n;
+    return gyre_joined_is_step(apart) || gyre_joined_is_step(n - apart);
+}
+
+/* Whether the join makes the connections between two ranks of different nodes. */
+static inline bool gyre_joined_connects(const struct gyre_joined *joined, uint32_t a, uint32_t b)
+{
+    return !joined->on_demand || (joined->partners && gyre_joined_are_partners(joined->n, a, b));
+}
 
 /* How many nodes are below one, in a job of more nodes than GYRE_LINKS_AT_ONCE or with a large
  * node, and how many ranks below one in a large node. A thousand are three floors. */

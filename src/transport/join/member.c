@@ -94,13 +94,18 @@ static void set_phase_deadline(struct gyre_joining *join)
     join->deadline = join->now + (join->joined->rank ? patience + patience / 2 : patience);
 }
 
-/* Whether data connections are made at their first use, as all ranks conclude from the roster. */
-static bool connects_on_demand(const struct gyre_joining *join)
+/* Which data connections are made at their first use, as all ranks conclude from the roster. */
+static void settle_channels(struct gyre_joining *join)
 {
-    bool all = join->joined->n > gyre_join_links_at_once(join->options);
-    for (uint32_t rank = 0; all && rank < join->joined->n; rank++)
-        all = !join->identity[rank].needs_channels;
-    return all;
+    struct gyre_joined *joined = join->joined;
+    uint32_t at_once = gyre_join_links_at_once(join->options);
+    uint8_t most = GYRE_CHANNELS_NONE;
+    for (uint32_t rank = 0; rank < joined->n; rank++)
+        if (join->identity[rank].channels > most)
+            most = join->identity[rank].channels;
+    joined->partners = most == GYRE_CHANNELS_PARTNERS;
+    joined->on_demand = most <= GYRE_CHANNELS_PARTNERS &&
+                        joined->n > (joined->partners ? GYRE_DEVICE_LINKS * at_once : at_once);
 }
 
 static int hear_roster(struct gyre_joining *join, const struct gyre_record *record)
@@ -111,7 +116,7 @@ static int hear_roster(struct gyre_joining *join, const struct gyre_record *reco
                             salt = {join->nonce, sizeof join->nonce};
     for (uint32_t rank = 0; rank < join->joined->n; rank++)
         gyre_join_note_member(join, rank);
-    join->joined->on_demand = connects_on_demand(join);
+    settle_channels(join);
     int status = gyre_hkdf_sha256(secret, salt, (struct gyre_piece){"gyre session", 12},
                                   join->joined->session_key, GYRE_KEY_BYTES);
     join->phase = GYRE_PHASE_PAIR;

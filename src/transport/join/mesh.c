@@ -11,7 +11,8 @@
  * is tried again until the phase's time is over: a full lobby or a lost SYN is no reason to fail.
  * Then the last error, both addresses and what to look at are told.
  *
- * Where connections are made at their first use (transport/watch/renew.h), none is made here. The
+ * Where connections are made at their first use (transport/watch/renew.h), none is made here, or
+ * those of partners where a rank has a device (joined.h). The
  * watch's own in a tree of nodes (joined.h) are: after GO no death may go unseen.
  *
  * Tested by tests/unit/transport/join/mesh_test.c and tests/program/job/join.c. */
@@ -64,6 +65,13 @@ static bool on_other_node(const struct gyre_joining *join, uint32_t peer)
     return peer != join->joined->rank && join->joined->member[peer].node != join->joined->node;
 }
 
+/* Whether data connections to the peer are made here. */
+static bool connects_to(const struct gyre_joining *join, uint32_t peer)
+{
+    return on_other_node(join, peer) &&
+           gyre_joined_connects(join->joined, join->joined->rank, peer);
+}
+
 /* Takes the socket and the keys out of a proven talk. */
 static int file_connection(struct gyre_joining *join, uint32_t peer, uint32_t stripe,
                            struct gyre_talk *talk)
@@ -103,7 +111,8 @@ static enum gyre_refusal_code judge_data(const struct gyre_joining *join,
                                          const struct gyre_claim *theirs)
 {
     bool planned = join->phase >= GYRE_PHASE_MESH;
-    if (theirs->stripe >= join->options->connections || join->joined->on_demand ||
+    if (theirs->stripe >= join->options->connections ||
+        !gyre_joined_connects(join->joined, join->joined->rank, theirs->rank) ||
         (planned && !on_other_node(join, theirs->rank)))
         return GYRE_REFUSAL_RANK;
     return join->joined->peer[theirs->rank].tcp[theirs->stripe] >= 0 ? GYRE_REFUSAL_DUPLICATE
@@ -192,11 +201,20 @@ static int open_listener(struct gyre_joining *join, struct sockaddr_storage *add
     return -1;
 }
 
+/* How many data connections may come, of so many ranks of other machines. */
+static uint32_t most_arrivals(const struct gyre_joining *join, uint32_t apart)
+{
+    uint32_t ranks = 0;
+    for (uint32_t peer = 0; peer < join->joined->n; peer++)
+        ranks += peer != join->joined->rank &&
+                 gyre_joined_connects(join->joined, join->joined->rank, peer);
+    return (ranks < apart ? ranks : apart) * (uint32_t)join->options->connections;
+}
+
 int gyre_join_mesh_open(struct gyre_joining *join, struct sockaddr_storage *address)
 {
-    const struct gyre_join_options *options = join->options;
     uint32_t apart = join->pairing ? gyre_pairing_apart(join) : join->joined->n;
-    uint32_t most = join->joined->on_demand ? 0 : apart * (uint32_t)options->connections;
+    uint32_t most = most_arrivals(join, apart);
     struct gyre_lobby_options lobby = {.claim = gyre_join_claim(join, GYRE_PURPOSE_DATA, 0),
                                        .slots = most + SPARE_SLOTS,
                                        .per_address = most < 16 ? 16 : most,
@@ -326,7 +344,7 @@ static int make_dials(struct gyre_joining *join, uint32_t below)
         return gyre_trouble_set(join->trouble, -ENOMEM, "no memory for %u data connections",
                                 below * stripes);
     for (uint32_t peer = 0; peer < rank; peer++) {
-        for (uint32_t stripe = 0; on_other_node(join, peer) && stripe < stripes; stripe++)
+        for (uint32_t stripe = 0; connects_to(join, peer) && stripe < stripes; stripe++)
             add_dial(mesh, peer, stripe, false);
         if (is_watch_edge(join, peer, rank))
             add_dial(mesh, peer, 0, true);
@@ -365,7 +383,7 @@ static uint32_t note_far(struct gyre_joining *join, uint32_t peer)
     ends->tcps = join->options->connections;
     ends->one_machine =
         gyre_identity_one_machine(&join->identity[join->joined->rank], &join->identity[peer]);
-    return join->joined->on_demand ? 0 : (uint32_t)ends->tcps;
+    return connects_to(join, peer) ? (uint32_t)ends->tcps : 0;
 }
 
 /* Counts the watch's connections that this rank lacks, to the ranks just above and below. */
@@ -385,7 +403,7 @@ int gyre_join_mesh_start(struct gyre_joining *join)
     uint32_t below = 0;
     for (uint32_t peer = 0; peer < join->joined->n; peer++)
         if (on_other_node(join, peer)) {
-            below += peer < join->joined->rank && !join->joined->on_demand;
+            below += peer < join->joined->rank && connects_to(join, peer);
             mesh->need += note_far(join, peer);
         } else {
             drop_near(join, peer);

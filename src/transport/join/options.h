@@ -17,13 +17,24 @@ enum gyre_join_nodes {
     GYRE_NODES_APART      /* none: each rank is a node */
 };
 
+/* Which of a rank's links to other nodes need their connections from the join, in a job of more
+ * ranks than connect at once. */
+enum gyre_join_channels {
+    GYRE_CHANNELS_NONE,     /* all can be made at their first use */
+    GYRE_CHANNELS_PARTNERS, /* those to partners (joined.h), by a device, up to a number of ranks */
+    GYRE_CHANNELS_ALL
+};
+
+/* So many times as many ranks connect at once where a rank needs channels for its device. */
+#define GYRE_DEVICE_LINKS 8u
+
 struct gyre_join_options {
     enum gyre_join_nodes nodes;
-    int join_timeout_ms;   /* until all ranks are there */
-    int dead_time_ms;      /* as gyre_socket_tune() takes it; 0: no limit (debuggers) */
-    int connections;       /* data connections per TCP peer, 1 … 8 */
-    int links_at_once;     /* ranks of a machine that all meet each other, at most; 0: the usual */
-    bool needs_channels;   /* this rank's links to other nodes cannot be made at their first use */
+    int join_timeout_ms; /* until all ranks are there */
+    int dead_time_ms;    /* as gyre_socket_tune() takes it; 0: no limit (debuggers) */
+    int connections;     /* data connections per TCP peer, 1 … 8 */
+    int links_at_once;   /* ranks of a machine that all meet each other, at most; 0: the usual */
+    enum gyre_join_channels channels;
     const char *interface; /* GYRE_INTERFACE: names, addresses, CIDR; NULL: the route to the root */
     uint16_t port_low, port_high;   /* range for listeners; 0, 0: any */
     uint8_t device[16];             /* UUID of this rank's CUDA device; zeros: none */

@@ -282,6 +282,66 @@ static void a_rank_that_cannot_share_is_climbed_past(void **state)
     rig_teardown(&rig);
 }
 
+/* -- more ranks than connect at once, and a device --------------------------------------------- */
+
+/* Joins ranks that connect two at once, so 16 where one of them has a device. */
+static void join_with_a_device(struct rig *rig, int n, enum gyre_join_channels channels)
+{
+    rig_setup(rig, n);
+    for (int i = 0; i < n; i++) {
+        rig->rank[i].options.nodes = GYRE_NODES_APART;
+        rig->rank[i].options.links_at_once = 2;
+    }
+    rig->rank[3].options.channels = channels;
+    rig_run(rig);
+    assert_joined(rig);
+}
+
+static void partners_connect_where_a_rank_has_a_device(void **state)
+{
+    static const int apart[] = {1, 2, 3, 4, 8, 12, 16, 17, 18, 19}; /* of 20, around the ring */
+    struct rig rig;
+    (void)state;
+    join_with_a_device(&rig, 20, GYRE_CHANNELS_PARTNERS);
+    for (int a = 0; a < 20; a++)
+        for (int b = 0; b < 20; b++) {
+            bool partners = false;
+            for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
+                partners |= (a + apart[i]) % 20 == b;
+            if (rig.result[a].connected[b] != partners)
+                fail_msg("%d and %d are %spartners", a, b, partners ? "" : "no ");
+        }
+    rig_teardown(&rig);
+}
+
+static void all_connect_where_they_must(void **state)
+{
+    static const struct {
+        int n;
+        enum gyre_join_channels channels;
+    } jobs[] = {{20, GYRE_CHANNELS_ALL}, {16, GYRE_CHANNELS_PARTNERS}};
+    (void)state;
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        struct rig rig;
+        join_with_a_device(&rig, jobs[i].n, jobs[i].channels);
+        for (int a = 0; a < jobs[i].n; a++)
+            for (int b = 0; b < jobs[i].n; b++)
+                assert_int_equal(rig.result[a].connected[b], a != b);
+        rig_teardown(&rig);
+    }
+}
+
+static void none_connects_where_all_can_wait(void **state)
+{
+    struct rig rig;
+    (void)state;
+    join_with_a_device(&rig, 4, GYRE_CHANNELS_NONE);
+    for (int a = 0; a < 4; a++)
+        for (int b = 0; b < 4; b++)
+            assert_false(rig.result[a].connected[b]);
+    rig_teardown(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,6 +356,9 @@ int main(void)
         cmocka_unit_test(another_user_is_served_by_tcp),
         cmocka_unit_test(ranks_of_a_large_machine_meet_along_a_tree),
         cmocka_unit_test(a_rank_that_cannot_share_is_climbed_past),
+        cmocka_unit_test(partners_connect_where_a_rank_has_a_device),
+        cmocka_unit_test(all_connect_where_they_must),
+        cmocka_unit_test(none_connects_where_all_can_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,6 +120,7 @@ static void write_down(struct rig_result *result, const struct gyre_joined *join
     for (uint32_t p = 0; p < joined->n && p < RIG_RANKS; p++) {
         result->node_of[p] = joined->member[p].node;
         result->tcps[p] = joined->peer[p].tcps;
+        result->connected[p] = joined->peer[p].tcp[0] >= 0;
         result->port_of[p] = gyre_address_port(&joined->member[p].address);
         result->shares[p] = joined->peer[p].unix_fd >= 0 && joined->peer[p].pidfd >= 0;
     }

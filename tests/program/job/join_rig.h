@@ -17,6 +17,7 @@ struct rig_result { /* written by the child, in memory shared with the test */
     uint32_t node_of[RIG_RANKS];
     uint8_t session_key[32];
     int tcps[RIG_RANKS];
+    bool connected[RIG_RANKS];   /* by the join */
     uint16_t port_of[RIG_RANKS]; /* of the data listeners */
     bool shares[RIG_RANKS];
     bool has_file; /* that is the memory of a large node */
