@@ -10,7 +10,6 @@
 #include "cli/plan/inside.h"
 
 #include "collectives/engine/engine.h"
-#include "collectives/rehearsal/rehearsal.h"
 #include "transport/link/driver.h"
 #include "transport/link/sim/world.h"
 #include "transport/stream/frame.h"
@@ -230,25 +229,16 @@ static int play_simulation(struct simulation *sim, struct gyre_trouble *trouble)
 /* The plan's price of the schedule that ran. */
 static int price_alike(const struct simulation *sim, struct gyre_plan_row *row)
 {
-    struct gyre_link_kinds link_kinds = sim->asked->question.link_kinds;
-    struct gyre_rehearsal rehearsal = {.algorithm = row->choice.algorithm,
-                                       .whole = sim->asked->question.whole,
-                                       .lanes = row->choice.lanes,
-                                       .link_kinds = &link_kinds,
-                                       .unasked = eager_bytes(sim->asked),
-                                       .work_most = GYRE_PLAN_WORK};
+    struct gyre_question question = sim->asked->question;
     struct gyre_choice choice = row->choice;
-    uint64_t work;
-    link_kinds.tuning = &sim->prices.tuning;
-    rehearsal.whole.small = sim->small;
-    rehearsal.slice_count = gyre_slice_elements(rehearsal.whole.count, rehearsal.whole.element,
-                                                row->choice.slice_bytes);
+    question.link_kinds.tuning = &sim->prices.tuning;
+    question.unasked = eager_bytes(sim->asked);
     choice.small = sim->small;
-    choice.work = 0;
-    int status = gyre_rehearse(&rehearsal, &row->alike_ps, &work);
-    return status != 0 || row->alike_ps != GYRE_COST_NEVER
+    int status = gyre_choice_rehearse(&question, &choice, GYRE_PLAN_WORK);
+    row->alike_ps = choice.cost_ps;
+    return status != 0 || choice.work != 0
                ? status
-               : gyre_plan_reprice(&sim->asked->question, &choice, &link_kinds, &row->alike_ps);
+               : gyre_plan_reprice(&question, &choice, &question.link_kinds, &row->alike_ps);
 }
 
 static int simulate_row(struct simulation *sim, struct gyre_plan_row *row,

@@ -261,6 +261,7 @@ int gyre_choice_rehearse(const struct gyre_question *q, struct gyre_choice *choi
                                        .whole = q->whole,
                                        .lanes = choice->lanes,
                                        .link_kinds = &q->link_kinds,
+                                       .unasked = q->unasked,
                                        .work_most = work_most};
     uint64_t ps, work;
     rehearsal.whole.small = choice->small;

@@ -23,6 +23,7 @@ struct gyre_question {
     /* The messages and rounds that may be rehearsed (collectives/rehearsal) to find the best of
      * those that the formula finds good; 0: the formula alone. */
     uint64_t work_most;
+    uint64_t unasked; /* as in struct gyre_rehearsal, of those */
 };
 
 /* The work of a choice that a communicator makes: a third of a millisecond. */
