@@ -89,14 +89,16 @@ ddp                      base device model/processor
 collectives/calls        base collectives/comm collectives/group collectives/lifecycle
                          collectives/messages collectives/plan collectives/kernels
 collectives/group        base collectives/lifecycle collectives/comm collectives/messages
+                         collectives/plan/request.h
                          collectives/kernels transport/stream/signature.h
 collectives/lifecycle    base base/machine knobs collectives/comm collectives/messages
                          collectives/schedule transport/net
-collectives/comm         base base/machine collectives/plan/shape.h collectives/messages
+collectives/comm         base base/machine collectives/plan/shape.h collectives/plan/request.h
+                         collectives/messages
                          collectives/mapped collectives/engine collectives/staging
                          collectives/kernels transport/link/links.h transport/stream/signature.h
 collectives/messages     base base/machine collectives/engine collectives/staging transport/domain
-                         transport/link/links.h transport/recorder transport/stream
+                         transport/link/links.h transport/recorder transport/stream device
 collectives/mapped       base base/machine collectives/staging collectives/plan collectives/kernels
                          collectives/choose/limits.h transport/domain
 collectives/engine       base collectives/mapped collectives/staging collectives/plan

@@ -13,7 +13,7 @@
  * place half of each output copied to the other half, or all of it updated if the collective does
  * that; as much of it as the collective moves on a rank, and of all ranks, some at once and then
  * the next ones; and with --fresh they find the caches as it does. Of buffers beyond GROUND_MOST,
- * which no cache holds, a part will do.
+ * which no cache holds, a part will do; of a device's beyond GROUND_THERE.
  *
  * Of a device's memory (--device cuda) one pass is made, copies by its queue, on all devices at
  * once; what is read or written alone goes at that rate too. Between two devices of a machine the
@@ -41,6 +41,7 @@
 #define GROUND_LEAST 256 /* bytes */
 #define LONG_PASS    ((size_t)256 << 10)
 #define GROUND_MOST  ((size_t)64 << 20)
+#define GROUND_THERE ((size_t)1 << 30) /* most of a device's: its caches hold what GROUND_MOST is */
 
 struct ground { /* what is passed over */
     char *to;
@@ -57,7 +58,8 @@ static size_t ground_bytes(const struct bench *bench, bool in_place)
     struct bench_traffic traffic = bench->verb->traffic(bench->n, in_place);
     double share = (traffic.reads + traffic.writes) / (2.0 * bench->n);
     size_t bytes = (size_t)(share * (double)bench->largest) / GROUND_LEAST * GROUND_LEAST;
-    return bytes < GROUND_LEAST ? GROUND_LEAST : bytes > GROUND_MOST ? GROUND_MOST : bytes;
+    size_t most = bench->device.is ? GROUND_THERE : GROUND_MOST;
+    return bytes < GROUND_LEAST ? GROUND_LEAST : bytes > most ? most : bytes;
 }
 
 static struct ground find_ground(const struct bench *bench, bool in_place,

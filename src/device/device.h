@@ -177,6 +177,12 @@ struct gyre_device {
      * GYRE_INVALID names the owner. NULL for the host. */
     int (*admit)(int device, const void *address, struct gyre_trouble *trouble);
 
+    /* Finds the kind of memory, and returns what admit() does where it is not the host's: both by
+     * one question to the driver, or by two where the memory is another device's. NULL for the
+     * host. */
+    int (*recognise)(int device, const void *address, enum gyre_memory_kind *kind,
+                     struct gyre_trouble *trouble);
+
     /* Runs load() on the device, in the first call for that function. Making kernels ready there
      * may wait for all work of the device; after prepare() no call may. NULL for the host. */
     int (*prepare)(int device, void (*load)(void), struct gyre_trouble *trouble);

@@ -143,9 +143,8 @@ static struct post *move_post(struct gyre_pipe *pipe, void *host, uint64_t lengt
     must(gyre_driver_shm.state(pipe, NULL) ||
              gyre_driver_shm.carries(pipe, address(post[i].memory), length, send),
          "cuda_ipc carries device memory");
-    must(!gyre_driver_shm.carries(pipe, address(post[i].memory), GYRE_EAGER_MAX, send) &&
-             !gyre_driver_shm.carries(pipe, host, length, send),
-         "and no other");
+    must(!gyre_driver_shm.carries(pipe, address(post[i].memory), GYRE_EAGER_MAX, send),
+         "and nothing short");
     return &post[i];
 }
 
@@ -168,7 +167,9 @@ static int send_some(struct gyre_pipe *pipe, const struct gyre_match *match, con
                      uint64_t length, uint64_t token)
 {
     struct post *it = move_post(pipe, (void *)(uintptr_t)data, length, true);
-    int status = gyre_driver_shm.send(pipe, match, it ? address(it->memory) : data, length, token);
+    struct gyre_match name = *match;
+    name.on_device = it != NULL;
+    int status = gyre_driver_shm.send(pipe, &name, it ? address(it->memory) : data, length, token);
     return it ? keep_post(it, pipe, token, status) : status;
 }
 
@@ -176,7 +177,9 @@ static int recv_some(struct gyre_pipe *pipe, const struct gyre_match *match, voi
                      uint64_t length, uint64_t token)
 {
     struct post *it = move_post(pipe, data, length, false);
-    int status = gyre_driver_shm.recv(pipe, match, it ? address(it->memory) : data, length, token);
+    struct gyre_match name = *match;
+    name.on_device = it != NULL;
+    int status = gyre_driver_shm.recv(pipe, &name, it ? address(it->memory) : data, length, token);
     return it ? keep_post(it, pipe, token, status) : status;
 }
 

@@ -77,8 +77,8 @@ static struct gyre_message_terms any_terms(const struct gyre_comm *comm,
     return terms;
 }
 
-static int call_message(struct gyre_comm *comm, const char *call,
-                        const struct gyre_message_terms *terms, int peer)
+static int call_message(struct gyre_comm *comm, const char *call, struct gyre_message_terms *terms,
+                        int peer)
 {
     int status = gyre_comm_check(comm, call);
     if (status)
@@ -91,8 +91,8 @@ static int call_message(struct gyre_comm *comm, const char *call,
     return status;
 }
 
-static int start_message(struct gyre_comm *comm, const char *call,
-                         const struct gyre_message_terms *terms, int peer, struct gyre_work **work)
+static int start_message(struct gyre_comm *comm, const char *call, struct gyre_message_terms *terms,
+                         int peer, struct gyre_work **work)
 {
     if (work)
         *work = NULL;

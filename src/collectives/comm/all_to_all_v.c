@@ -58,7 +58,7 @@ static uint64_t side_end(const struct gyre_all_to_all_v_side *side, uint32_t n, 
 }
 
 static int check_side(const struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call,
-                      const struct gyre_all_to_all_v_side *side, uint64_t *bytes)
+                      struct gyre_all_to_all_v_side *side, uint64_t *bytes)
 {
     uint64_t element = gyre_type_size(v_call->type);
     if (!side->count)
@@ -74,11 +74,10 @@ static int check_side(const struct gyre_comm *comm, const struct gyre_all_to_all
         return gyre_refuse("%s: the %s buffer is NULL, with %llu elements", v_call->call,
                            side->name, (unsigned long long)elements);
     *bytes = elements * element;
-    enum gyre_memory_kind kind;
-    return elements ? gyre_comm_admit(comm, v_call->call, side->data, &kind) : 0;
+    return elements ? gyre_comm_admit(comm, v_call->call, side->data, &side->kind) : 0;
 }
 
-static int check_v_tables(const struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call)
+static int check_v_tables(const struct gyre_comm *comm, struct gyre_all_to_all_v_call *v_call)
 {
     uint64_t out, in;
     int status;
@@ -100,7 +99,7 @@ static int check_v_tables(const struct gyre_comm *comm, const struct gyre_all_to
     return 0;
 }
 
-int gyre_all_to_all_v_check(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call)
+int gyre_all_to_all_v_check(struct gyre_comm *comm, struct gyre_all_to_all_v_call *v_call)
 {
     return gyre_comm_refused(comm, check_v_tables(comm, v_call));
 }
@@ -133,6 +132,7 @@ static struct gyre_message_terms block_terms(const struct gyre_all_to_all_v_call
     return (struct gyre_message_terms){.peer = peer,
                                        .send = side == &v_call->out,
                                        .data = data,
+                                       .kind = side->kind,
                                        .count = side->count[peer],
                                        .type = v_call->type};
 }
@@ -144,7 +144,8 @@ static void copy_own_block(struct gyre_comm *comm, const struct gyre_all_to_all_
     struct gyre_message_terms to = block_terms(v_call, &v_call->in, comm->rank);
     if (from.count)
         gyre_fold_queue_copy_now(&comm->progress->fold_queue, to.data, from.data,
-                                 from.count * gyre_type_size(v_call->type));
+                                 from.count * gyre_type_size(v_call->type),
+                                 from.kind != GYRE_MEMORY_HOST || to.kind != GYRE_MEMORY_HOST);
 }
 
 int gyre_all_to_all_v_run_alone(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call)
@@ -188,9 +189,11 @@ int gyre_all_to_all_v_begin(struct gyre_comm *comm, const struct gyre_all_to_all
         return gyre_comm_refused(
             comm, gyre_trouble_set(gyre_thread_trouble(), -ENOMEM, "%s: no memory", v_call->call));
     }
+    const struct gyre_request request = {.input.address = v_call->out.data,
+                                         .output.address = v_call->in.data};
     int status = gyre_comm_await_room(comm);
     if (!status)
-        status = gyre_comm_start_plan(comm, plan, v_call->out.data, v_call->in.data, op);
+        status = gyre_comm_start_plan(comm, plan, &request, op);
     if (status)
         return status;
     status = add_blocks(comm, *op, v_call);
@@ -218,6 +221,8 @@ int gyre_all_to_all_v_step_aside(struct gyre_comm *comm, struct gyre_all_to_all_
                                  void *room)
 {
     uint64_t bytes = gyre_all_to_all_v_aside_bytes(comm, v_call);
+    bool on_device = v_call->out.kind != GYRE_MEMORY_HOST;
     v_call->out.data = room;
-    return gyre_comm_copy(comm, room, v_call->in.data, bytes);
+    v_call->out.kind = GYRE_MEMORY_HOST;
+    return gyre_comm_copy(comm, room, v_call->in.data, bytes, on_device);
 }

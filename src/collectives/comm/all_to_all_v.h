@@ -8,6 +8,7 @@ struct gyre_all_to_all_v_side { /* the blocks that a rank sends, or those that i
     const char *name;
     uint8_t *data;
     const uint64_t *count, *at; /* by rank; `at` NULL: one behind the other */
+    enum gyre_memory_kind kind; /* of the data; found by the check */
 };
 
 struct gyre_all_to_all_v_call {
@@ -16,8 +17,9 @@ struct gyre_all_to_all_v_call {
     enum gyre_type type;
 };
 
-/* Checks a call that may go on; a refusal goes into the books. Owner. */
-int gyre_all_to_all_v_check(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call);
+/* Checks a call that may go on, and finds the kinds of its memory; a refusal goes into the books.
+ * Owner. */
+int gyre_all_to_all_v_check(struct gyre_comm *comm, struct gyre_all_to_all_v_call *v_call);
 
 /* Starts an all_to_all_v. Its tables have been read when the call returns. Owner. */
 int gyre_all_to_all_v_begin(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call,

@@ -76,29 +76,25 @@ static int check_blocks(const struct gyre_comm *comm, struct gyre_call *call)
     return 0;
 }
 
-/* Checks a device's memory. Not inlined, because clearing room for the story costs more than the
- * check. */
-__attribute__((noinline)) static int admit_on_device(const struct gyre_fold_queue *fold_queue,
-                                                     const char *name, const void *memory)
+/* Not inlined, because clearing room for the story costs more than the check. */
+__attribute__((noinline)) int gyre_comm_admit(const struct gyre_comm *comm, const char *name,
+                                              const void *memory, enum gyre_memory_kind *kind)
 {
     struct gyre_trouble why = {0};
-    return fold_queue->device->admit(fold_queue->index, memory, &why)
+    return gyre_fold_queue_recognise(&comm->progress->fold_queue, memory, kind, &why)
                ? gyre_refuse("%s: %s", name, why.text)
                : 0;
 }
 
-int gyre_comm_admit(const struct gyre_comm *comm, const char *name, const void *memory,
-                    enum gyre_memory_kind *kind)
+static int admit_buffer(const struct gyre_comm *comm, const char *name,
+                        struct gyre_request_buffer *buffer)
 {
-    struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;
-    if (gyre_fold_queue_is_foreign(fold_queue, memory))
-        return gyre_refuse(
-            "%s: %p is CUDA memory, and this rank has no CUDA device: name one by gyre "
-            "run --devices, GYRE_DEVICES or options.devices, or use CUDA before the "
-            "rank joins",
-            name, memory);
-    *kind = gyre_fold_queue_owns(fold_queue, memory) ? GYRE_MEMORY_CUDA : GYRE_MEMORY_HOST;
-    return *kind == GYRE_MEMORY_HOST ? 0 : admit_on_device(fold_queue, name, memory);
+    if (!buffer->bytes)
+        buffer->kind = GYRE_MEMORY_HOST;
+    if (!buffer->bytes || buffer->known)
+        return 0;
+    buffer->known = true;
+    return gyre_comm_admit(comm, name, buffer->address, &buffer->kind);
 }
 
 static int check_buffers(const struct gyre_comm *comm, struct gyre_call *call)
@@ -118,10 +114,8 @@ static int check_buffers(const struct gyre_comm *comm, struct gyre_call *call)
             "%s: input and output overlap; they must be apart, or in place as the call "
             "describes it",
             call->name);
-    int status = input->bytes ? gyre_comm_admit(comm, call->name, input->address, &input->kind) : 0;
-    return status || !output->bytes
-               ? status
-               : gyre_comm_admit(comm, call->name, output->address, &output->kind);
+    int status = admit_buffer(comm, call->name, input);
+    return status ? status : admit_buffer(comm, call->name, output);
 }
 
 int gyre_call_check(struct gyre_comm *comm, struct gyre_call *call)
@@ -162,7 +156,7 @@ int gyre_call_check_stream(const struct gyre_comm *comm, const struct gyre_call 
 }
 
 int gyre_message_check(const struct gyre_comm *comm, const char *call,
-                       const struct gyre_message_terms *terms, int peer)
+                       struct gyre_message_terms *terms, int peer)
 {
     uint64_t element = gyre_type_size(terms->type), bytes;
     bool anyone = peer == GYRE_ANY_SOURCE && terms->any;
@@ -180,8 +174,7 @@ int gyre_message_check(const struct gyre_comm *comm, const char *call,
     if (bytes && !terms->data)
         return gyre_refuse("%s: the buffer is NULL, with %llu elements", call,
                            (unsigned long long)terms->count);
-    enum gyre_memory_kind kind;
-    return bytes ? gyre_comm_admit(comm, call, terms->data, &kind) : 0;
+    return bytes ? gyre_comm_admit(comm, call, terms->data, &terms->kind) : 0;
 }
 
 /* -- refusals ---------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 #define GYRE_COLLECTIVES_COMM_ARGUMENTS_H
 
 #include "collectives/comm/communicator.h"
-#include "collectives/comm/request.h"
+#include "collectives/plan/request.h"
 
 struct gyre_message_terms;
 
@@ -25,9 +25,9 @@ int gyre_call_check(struct gyre_comm *comm, struct gyre_call *call);
 int gyre_call_check_stream(const struct gyre_comm *comm, const struct gyre_call *call,
                            const void *stream);
 
-/* Checks the terms of a message; `peer` is the caller's. */
+/* Checks the terms of a message, and finds the kind of its memory; `peer` is the caller's. */
 int gyre_message_check(const struct gyre_comm *comm, const char *call,
-                       const struct gyre_message_terms *terms, int peer);
+                       struct gyre_message_terms *terms, int peer);
 
 /* Finds the kind of memory, and refuses a device's that this rank cannot reach. */
 int gyre_comm_admit(const struct gyre_comm *comm, const char *call, const void *memory,

@@ -20,6 +20,7 @@ struct gyre_pack_share {
     uint8_t *to;
     uint64_t block, bytes; /* of one block; of all */
     uint64_t pitch;        /* from block to block in the pack */
+    bool on_device;        /* `to` is a device's memory */
 };
 
 struct gyre_started {

@@ -105,20 +105,20 @@ static int find_plan(struct gyre_comm *comm, const struct gyre_shape *shape,
     return gyre_comm_refused(comm, status);
 }
 
-int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const void *input,
-                         void *output, struct gyre_operation **op)
+int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan,
+                         const struct gyre_request *request, struct gyre_operation **op)
 {
     struct gyre_host_mirror *mirror = NULL;
-    bool direct = comm->mesh && gyre_push_suits_device(comm->mesh, plan, input, output);
+    bool direct = comm->mesh && gyre_push_suits_device(comm->mesh, plan, request);
     int status;
     if (direct)
         status = gyre_fold_queue_open(&comm->progress->fold_queue, gyre_thread_trouble());
     else
-        status = gyre_mirror_make(&comm->engine->mirrors, plan, input, output, &mirror,
-                                  gyre_thread_trouble());
+        status =
+            gyre_mirror_make(&comm->engine->mirrors, plan, request, &mirror, gyre_thread_trouble());
     if (status)
         return gyre_comm_refused(comm, status);
-    *op = gyre_engine_start(comm->engine, plan, input, output);
+    *op = gyre_engine_start(comm->engine, plan, request->input.address, request->output.address);
     if (!*op) {
         gyre_mirror_release(mirror);
         return gyre_comm_refused(comm,
@@ -136,9 +136,7 @@ int gyre_comm_start(struct gyre_comm *comm, const struct gyre_request *request,
 {
     struct gyre_plan *plan;
     int status = find_plan(comm, &request->shape, &plan);
-    return status ? status
-                  : gyre_comm_start_plan(comm, plan, request->input.address,
-                                         request->output.address, op);
+    return status ? status : gyre_comm_start_plan(comm, plan, request, op);
 }
 
 struct exchange {
@@ -227,26 +225,17 @@ static int run_shortest(struct gyre_comm *comm, struct gyre_plan *plan, const vo
     return status;
 }
 
-int gyre_comm_copy(struct gyre_comm *comm, void *to, const void *from, uint64_t bytes)
+int gyre_comm_copy(struct gyre_comm *comm, void *to, const void *from, uint64_t bytes,
+                   bool on_device)
 {
     struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;
-    if (!gyre_fold_queue_owns(fold_queue, to) && !gyre_fold_queue_owns(fold_queue, from)) {
+    if (!on_device) {
         memmove(to, from, bytes);
         return 0;
     }
-    int status = gyre_fold_queue_copy_now(fold_queue, to, from, bytes);
+    int status = gyre_fold_queue_copy_now(fold_queue, to, from, bytes, true);
     return status ? gyre_trouble_set(gyre_thread_trouble(), status, "%s", fold_queue->trouble.text)
                   : 0;
-}
-
-/* Runs an operation of one rank alone: there is one block, and every verb copies it. */
-static int run_alone(struct gyre_comm *comm, const struct gyre_request *request)
-{
-    const struct gyre_request_buffer *input = &request->input;
-    uint8_t *to = (uint8_t *)request->output.address + gyre_shape_displacement(&request->shape, 0);
-    return input->bytes && input->address != to
-               ? gyre_comm_copy(comm, to, input->address, input->bytes)
-               : 0;
 }
 
 /* Whether the CPU can touch both buffers. */
@@ -255,26 +244,38 @@ static bool is_at_home(const struct gyre_request *request)
     return request->input.kind == GYRE_MEMORY_HOST && request->output.kind == GYRE_MEMORY_HOST;
 }
 
-/* Whether the CPU can touch both buffers, which have not been measured. Also false for memory of a
- * device that the call's checks would refuse. */
-static bool are_at_home(struct gyre_fold_queue *fold_queue, const void *input, const void *output)
+/* Runs an operation of one rank alone: there is one block, and every verb copies it. */
+static int run_alone(struct gyre_comm *comm, const struct gyre_request *request)
 {
-    return gyre_fold_queue_is_host(fold_queue, input) &&
-           gyre_fold_queue_is_host(fold_queue, output);
+    const struct gyre_request_buffer *input = &request->input;
+    uint8_t *to = (uint8_t *)request->output.address + gyre_shape_displacement(&request->shape, 0);
+    return input->bytes && input->address != to
+               ? gyre_comm_copy(comm, to, input->address, input->bytes, !is_at_home(request))
+               : 0;
 }
 
-bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_request *request, int *status)
+/* Whether the CPU can touch a buffer, which has not been measured. False for memory of a device
+ * that the call's checks would refuse: those ask again. */
+static bool find_at_home(struct gyre_fold_queue *fold_queue, struct gyre_request_buffer *buffer)
+{
+    buffer->known = !gyre_fold_queue_recognise(fold_queue, buffer->address, &buffer->kind, NULL);
+    return buffer->known && buffer->kind == GYRE_MEMORY_HOST;
+}
+
+bool gyre_comm_run_again(struct gyre_comm *comm, struct gyre_request *request, int *status)
 {
     const struct gyre_shape *shape = &request->shape;
     const void *input = request->input.address;
     void *output = request->output.address;
+    struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;
     if (!comm->mesh || shape->count > GYRE_EXCHANGE_MAX) /* bytes: no exchange has more elements */
         return false;
     struct gyre_plan *plan = comm->engine->recent;
     bool again = plan && plan->form == GYRE_FORM_EXCHANGE && comm->progress->busy_count == 0 &&
                  !has_queue(comm) && gyre_shape_same(&plan->shape, shape, comm->n) &&
                  gyre_plan_takes(plan, input, output) &&
-                 are_at_home(&comm->progress->fold_queue, input, output);
+                 (!plan->input_bytes || find_at_home(fold_queue, &request->input)) &&
+                 (!plan->output_bytes || find_at_home(fold_queue, &request->output));
     if (again)
         *status = run_shortest(comm, plan, input, output);
     return again;
@@ -282,8 +283,6 @@ bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_request *requ
 
 int gyre_comm_run(struct gyre_comm *comm, const struct gyre_request *request)
 {
-    const void *input = request->input.address;
-    void *output = request->output.address;
     if (comm->n == 1)
         return run_alone(comm, request);
     struct gyre_plan *plan;
@@ -291,8 +290,8 @@ int gyre_comm_run(struct gyre_comm *comm, const struct gyre_request *request)
     int status = find_plan(comm, &request->shape, &plan);
     if (!status && plan->form == GYRE_FORM_EXCHANGE && comm->progress->busy_count == 0 &&
         is_at_home(request)) {
-        status = run_shortest(comm, plan, input, output);
-    } else if (!status && !(status = gyre_comm_start_plan(comm, plan, input, output, &op))) {
+        status = run_shortest(comm, plan, request->input.address, request->output.address);
+    } else if (!status && !(status = gyre_comm_start_plan(comm, plan, request, &op))) {
         status = gyre_comm_drive(comm, op);
         gyre_engine_release(comm->engine, op);
     }
@@ -368,8 +367,7 @@ static int begin_on(struct gyre_comm *comm, const struct gyre_request *request, 
     if (!status)
         status = admit_stream(comm, stream);
     if (!status)
-        status =
-            gyre_comm_start_plan(comm, plan, request->input.address, request->output.address, &op);
+        status = gyre_comm_start_plan(comm, plan, request, &op);
     if (status)
         return status;
     status = gyre_engine_bind_stream(comm->engine, op, stream, gyre_thread_trouble());

@@ -22,12 +22,13 @@ struct gyre_pack *gyre_pack_take(struct gyre_pack **first)
 /* The distances between blocks of one call, on both sides, and the bytes of all blocks. */
 struct strides {
     uint64_t block, to, from, bytes;
+    bool on_device; /* the call's buffer is; a pack is the host's */
 };
 
 static void move_strided(struct gyre_fold_queue *fold_queue, uint8_t *to, const uint8_t *from,
                          const struct strides *strides)
 {
-    bool on_device = gyre_fold_queue_owns(fold_queue, to) || gyre_fold_queue_owns(fold_queue, from);
+    bool on_device = strides->on_device;
     uint64_t ticket = 0;
     if (!strides->bytes || (on_device && gyre_fold_queue_open(fold_queue, &fold_queue->trouble)))
         return;
@@ -44,15 +45,16 @@ static void move_strided(struct gyre_fold_queue *fold_queue, uint8_t *to, const 
 }
 
 void gyre_pack_put_in(struct gyre_fold_queue *fold_queue, uint8_t *to, uint64_t pitch,
-                      const void *from, uint64_t block, uint64_t bytes)
+                      const struct gyre_request_buffer *input, uint64_t block)
 {
-    struct strides strides = {block, pitch, block, bytes};
-    move_strided(fold_queue, to, from, &strides);
+    struct strides strides = {block, pitch, block, input->bytes, gyre_request_on_device(input)};
+    move_strided(fold_queue, to, input->address, &strides);
 }
 
 void gyre_pack_take_out(struct gyre_fold_queue *fold_queue, const struct gyre_pack_share *share)
 {
-    struct strides strides = {share->block, share->block, share->pitch, share->bytes};
+    struct strides strides = {share->block, share->block, share->pitch, share->bytes,
+                              share->on_device};
     move_strided(fold_queue, share->to, share->from, &strides);
 }
 

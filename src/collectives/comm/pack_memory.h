@@ -5,6 +5,7 @@
 #define GYRE_COLLECTIVES_COMM_PACK_MEMORY_H
 
 #include "collectives/comm/handles.h"
+#include "collectives/plan/request.h"
 
 struct gyre_engine;
 struct gyre_fold_queue;
@@ -19,9 +20,9 @@ struct gyre_pack {
 /* Takes a free pack, or makes one; *first is the group's list. NULL: no memory. */
 struct gyre_pack *gyre_pack_take(struct gyre_pack **first);
 
-/* Copies the blocks of a call, which follow each other at `from`, into the pack. */
+/* Copies the blocks of a call, which follow each other in its input, into the pack. */
 void gyre_pack_put_in(struct gyre_fold_queue *fold_queue, uint8_t *to, uint64_t pitch,
-                      const void *from, uint64_t block, uint64_t bytes);
+                      const struct gyre_request_buffer *input, uint64_t block);
 
 /* Copies a call's result out of the pack. */
 void gyre_pack_take_out(struct gyre_fold_queue *fold_queue, const struct gyre_pack_share *share);

@@ -3,7 +3,7 @@
 #define GYRE_COLLECTIVES_COMM_REDUCTIONS_H
 
 #include "collectives/comm/communicator.h"
-#include "collectives/comm/request.h"
+#include "collectives/plan/request.h"
 
 /* The reduction of that number; NULL: the communicator has none. */
 struct gyre_reduction *gyre_reduction_find(struct gyre_comm *comm, enum gyre_op op);

@@ -3,7 +3,7 @@
 #define GYRE_COLLECTIVES_GROUP_COLLECT_H
 
 #include "collectives/comm/communicator.h"
-#include "collectives/comm/request.h"
+#include "collectives/plan/request.h"
 
 struct gyre_all_to_all_v_call;
 

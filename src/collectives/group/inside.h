@@ -4,7 +4,7 @@
 
 #include "collectives/comm/all_to_all_v.h"
 #include "collectives/comm/pack_memory.h"
-#include "collectives/comm/request.h"
+#include "collectives/plan/request.h"
 
 #define GYRE_PACK_BYTES   (256u * 1024) /* of all blocks of a pack */
 #define GYRE_PACK_UNASKED (64u * 1024)  /* bytes that TCP sends without a grant */

@@ -135,14 +135,14 @@ static void fill_pack(struct gyre_comm *comm, uint32_t first, struct gyre_pack *
         if (!gyre_pack_has(group, first, i))
             continue;
         gyre_pack_put_in(&comm->progress->fold_queue, pack->input + at, pack->pitch,
-                         call->request.input.address, call_block_bytes(call),
-                         call->request.input.bytes);
+                         &call->request.input, call_block_bytes(call));
         call->share = (struct gyre_pack_share){
             .from = pack->output + at,
             .to = call->request.output.address,
             .block = call_block_bytes(call),
             .bytes = call->request.output.bytes,
             .pitch = pack->pitch,
+            .on_device = gyre_request_on_device(&call->request.output),
         };
         at += call_block_bytes(call);
     }

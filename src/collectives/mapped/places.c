@@ -111,8 +111,10 @@ int gyre_places_leave_device(struct gyre_mesh *mesh, struct gyre_operation *op)
     struct gyre_announcement nowhere = {0};
     struct gyre_trouble trouble = {0};
     struct gyre_host_mirror *mirror;
-    int status =
-        gyre_mirror_make(mesh->mirrors, op->plan, op->input, op->output, &mirror, &trouble);
+    const struct gyre_request request = {
+        .input = {(void *)(uintptr_t)op->input, op->plan->input_bytes, GYRE_MEMORY_CUDA, true},
+        .output = {op->output, op->plan->output_bytes, GYRE_MEMORY_CUDA, true}};
+    int status = gyre_mirror_make(mesh->mirrors, op->plan, &request, &mirror, &trouble);
     if (status) {
         gyre_fault_record(mesh->fault, status, gyre_mesh_world(mesh, mesh->rank), false, &trouble);
         return status;

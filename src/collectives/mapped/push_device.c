@@ -27,17 +27,17 @@ static bool is_mapped(const struct gyre_mesh *mesh, const void *memory, uint64_t
     return gyre_domain_locate(mesh->domain, GYRE_MEMORY_CUDA, memory, bytes, &offset) != 0;
 }
 
-bool gyre_push_suits_device(const struct gyre_mesh *mesh, struct gyre_plan *plan, const void *input,
-                            const void *output)
+bool gyre_push_suits_device(const struct gyre_mesh *mesh, struct gyre_plan *plan,
+                            const struct gyre_request *request)
 {
     const struct gyre_shape *shape = &plan->shape;
-    const struct gyre_fold_queue *fold_queue = mesh->mirrors->fold_queue;
-    if (!fold_queue || plan->form != GYRE_FORM_PUSH || shape->fold)
+    const void *input = request->input.address, *output = request->output.address;
+    if (!mesh->mirrors->fold_queue || plan->form != GYRE_FORM_PUSH || shape->fold)
         return false;
     uint64_t in_bytes = gyre_shape_input_bytes(shape, mesh->n, mesh->rank);
     uint64_t out_bytes = gyre_shape_output_bytes(shape, mesh->n, mesh->rank);
-    if (!(in_bytes + out_bytes) || (in_bytes && !gyre_fold_queue_owns(fold_queue, input)) ||
-        (out_bytes && !gyre_fold_queue_owns(fold_queue, output)))
+    if (!(in_bytes + out_bytes) || (in_bytes && request->input.kind == GYRE_MEMORY_HOST) ||
+        (out_bytes && request->output.kind == GYRE_MEMORY_HOST))
         return false;
     if (plan->push.stage_in_place && gyre_shape_in_place(shape, mesh->rank, input, output))
         return false;

@@ -5,8 +5,8 @@
 #include "collectives/mapped/mesh.h"
 
 /* Whether a device could run this PUSH here, if every rank's can. Binds the plan for devices. */
-bool gyre_push_suits_device(const struct gyre_mesh *mesh, struct gyre_plan *plan, const void *input,
-                            const void *output);
+bool gyre_push_suits_device(const struct gyre_mesh *mesh, struct gyre_plan *plan,
+                            const struct gyre_request *request);
 
 /* Runs this rank's part of an operation that devices run. True if anything moved. */
 bool gyre_push_on_device(struct gyre_mesh *mesh, struct gyre_operation *op);

@@ -2,6 +2,7 @@
 #ifndef GYRE_COLLECTIVES_MESSAGES_MESSAGE_H
 #define GYRE_COLLECTIVES_MESSAGES_MESSAGE_H
 
+#include "device/device.h"
 #include "transport/recorder/book.h"
 #include "transport/stream/match.h"
 
@@ -25,6 +26,7 @@ struct gyre_message {
     struct gyre_message *next; /* in its queue, or of the free messages */
     struct gyre_operation *op; /* the operation of which it is a part; NULL: none */
     void *data;
+    enum gyre_memory_kind kind;                 /* of the data */
     void *copy;                                 /* the data of a blocking send to the own rank */
     struct gyre_staged_message *staged_message; /* NULL: the link takes the message as it is */
     uint64_t count, bytes;                      /* of an open receive: that fit */

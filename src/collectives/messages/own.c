@@ -36,7 +36,9 @@ void gyre_own_meet(struct gyre_point_to_point *p2p, const struct gyre_message *m
     gyre_way_unlink(&own->way[GYRE_WAY_SEND], from);
     gyre_way_unlink(&own->way[GYRE_WAY_RECV], to);
     if (equal && to->bytes && to->data != data)
-        gyre_fold_queue_copy_now(p2p->route.fold_queue, to->data, data, to->bytes);
+        gyre_fold_queue_copy_now(p2p->route.fold_queue, to->data, data, to->bytes,
+                                 to->kind != GYRE_MEMORY_HOST ||
+                                     (!from->copy && from->kind != GYRE_MEMORY_HOST));
     if (from->copy)
         gyre_p2p_release(p2p, from);
     else
@@ -52,7 +54,8 @@ int gyre_p2p_detach_own(struct gyre_point_to_point *p2p, struct gyre_message *me
                                 "gyre_send: no memory to keep %llu bytes for this rank itself; "
                                 "start its gyre_recv_start() first",
                                 (unsigned long long)message->bytes);
-    gyre_fold_queue_copy_now(p2p->route.fold_queue, message->copy, message->data, message->bytes);
+    gyre_fold_queue_copy_now(p2p->route.fold_queue, message->copy, message->data, message->bytes,
+                             message->kind != GYRE_MEMORY_HOST);
     p2p->pending--;
     gyre_p2p_note_finished(p2p);
     return 0;

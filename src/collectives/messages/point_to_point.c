@@ -35,9 +35,11 @@ static int post_message(const struct gyre_point_to_point *p2p, const struct gyre
     uint64_t token = gyre_token_of_message(p2p->route.comm, message->index, 0);
     uint32_t peer = gyre_route_world(&p2p->route, message->peer);
     struct gyre_links *links = p2p->route.links;
+    struct gyre_match match = message->match;
+    match.on_device = message->kind != GYRE_MEMORY_HOST;
     return message->send
-               ? gyre_link_send(links, peer, &message->match, message->data, message->bytes, token)
-               : gyre_link_recv(links, peer, &message->match, message->data, message->bytes, token);
+               ? gyre_link_send(links, peer, &match, message->data, message->bytes, token)
+               : gyre_link_recv(links, peer, &match, message->data, message->bytes, token);
 }
 
 /* Tells a mismatch at once. Two ends that disagree about a message are the cause, not an echo. But
@@ -327,6 +329,7 @@ static struct gyre_message *new_message(struct gyre_point_to_point *p2p,
     message->send = terms->send;
     message->data = terms->data;
     message->count = terms->count;
+    message->kind = terms->kind;
     message->type = terms->type;
     message->bytes = terms->count * gyre_type_size(terms->type);
     message->tag = terms->tag;
@@ -402,7 +405,7 @@ struct gyre_message *gyre_p2p_start(struct gyre_point_to_point *p2p,
 bool gyre_p2p_run_now(struct gyre_point_to_point *p2p, const struct gyre_message_terms *terms)
 {
     if (!p2p || terms->peer == p2p->route.rank || waits_for_name(p2p, terms) ||
-        p2p->route.engine->fault.status || gyre_fold_queue_owns(p2p->route.fold_queue, terms->data))
+        p2p->route.engine->fault.status || terms->kind != GYRE_MEMORY_HOST)
         return false;
     struct gyre_message_way *way =
         &p2p->pair[terms->peer].way[terms->send ? GYRE_WAY_SEND : GYRE_WAY_RECV];

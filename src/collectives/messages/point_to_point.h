@@ -19,6 +19,7 @@ struct gyre_message_terms {
     uint32_t peer; /* its rank in the communicator; with `any`, GYRE_MESSAGE_ANYONE, too */
     bool send;
     void *data; /* a send only reads it */
+    enum gyre_memory_kind kind;
     uint64_t count;
     enum gyre_type type;
     uint32_t tag;

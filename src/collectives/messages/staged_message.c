@@ -146,12 +146,12 @@ static bool is_peer_near(const struct gyre_message_route *route, const struct gy
     return gyre_domain_mapped(route->domain, gyre_route_world(route, message->peer));
 }
 
-static bool is_on_device(const struct gyre_message_route *route, const struct gyre_message *message)
+static bool is_on_device(const struct gyre_message *message)
 {
-    return message->bytes && gyre_fold_queue_owns(route->fold_queue, message->data);
+    return message->bytes && message->kind != GYRE_MEMORY_HOST;
 }
 
-/* Whether the link takes the message's bytes from its memory, or puts them there. */
+/* Whether the link takes the bytes of a message on a device from there, or puts them there. */
 static bool is_carried(const struct gyre_message_route *route, const struct gyre_message *message)
 {
     return gyre_link_carries(route->links, gyre_route_world(route, message->peer), message->data,
@@ -162,10 +162,9 @@ static bool is_carried(const struct gyre_message_route *route, const struct gyre
 static bool is_seen(const struct gyre_message_route *route, const struct gyre_message *message)
 {
     uint64_t offset;
-    return is_on_device(route, message)
-               ? is_carried(route, message)
-               : gyre_domain_locate(route->domain, GYRE_MEMORY_HOST, message->data, message->bytes,
-                                    &offset) != 0;
+    return is_on_device(message) ? is_carried(route, message)
+                                 : gyre_domain_locate(route->domain, GYRE_MEMORY_HOST,
+                                                      message->data, message->bytes, &offset) != 0;
 }
 
 static void begin_piece(const struct gyre_staged_message *staged_message,
@@ -205,7 +204,7 @@ static int lay_out_near(const struct gyre_message_route *route,
         return 0;
     bool seen = is_seen(route, message);
     return lay_out_pieces(route, staged_message, message, seen ? message->bytes : PIECE_BYTES,
-                          !seen && is_on_device(route, message), trouble);
+                          !seen && is_on_device(message), trouble);
 }
 
 int gyre_staged_make(const struct gyre_message_route *route, struct gyre_staged_pool *pool,
@@ -214,7 +213,7 @@ int gyre_staged_make(const struct gyre_message_route *route, struct gyre_staged_
     if (message->peer == route->rank)
         return 0;
     bool cut = is_long(route, message), near = is_peer_near(route, message);
-    bool on_device = is_on_device(route, message) && ((near && cut) || !is_carried(route, message));
+    bool on_device = is_on_device(message) && ((near && cut) || !is_carried(route, message));
     if (!cut && !on_device)
         return 0;
     struct gyre_staged_message *staged_message =
@@ -276,9 +275,15 @@ static bool copy_slot(const struct copying *copying, struct staging_slot *slot)
     return true;
 }
 
+struct link_post { /* what the link gets */
+    void *data;
+    uint64_t bytes;
+    bool on_device;
+};
+
 /* Posts bytes. The staging slot's number is its message's lane. */
-static bool post_bytes(struct copying *copying, uint32_t number, uint16_t order, void *data,
-                       uint64_t bytes)
+static bool post_bytes(struct copying *copying, uint32_t number, uint16_t order,
+                       const struct link_post *span)
 {
     const struct gyre_message *message = copying->message;
     struct gyre_links *links = copying->route->links;
@@ -289,8 +294,10 @@ static bool post_bytes(struct copying *copying, uint32_t number, uint16_t order,
         return false;
     match.lane = (uint16_t)number;
     match.order = order;
-    int status = message->send ? gyre_link_send(links, peer, &match, data, bytes, token)
-                               : gyre_link_recv(links, peer, &match, data, bytes, token);
+    match.on_device = span->on_device;
+    int status = message->send
+                     ? gyre_link_send(links, peer, &match, span->data, span->bytes, token)
+                     : gyre_link_recv(links, peer, &match, span->data, span->bytes, token);
     copying->status = status < 0 ? status : 0;
     if (status)
         return false;
@@ -300,8 +307,10 @@ static bool post_bytes(struct copying *copying, uint32_t number, uint16_t order,
 
 static bool post_slot(struct copying *copying, struct staging_slot *slot)
 {
-    if (!post_bytes(copying, (uint32_t)(slot - copying->staged_message->slot), slot->turn,
-                    link_bytes(copying, slot), length_of(copying, slot)))
+    const struct link_post span = {link_bytes(copying, slot), length_of(copying, slot),
+                                   is_on_device(copying->message) &&
+                                       !copying->staged_message->on_device};
+    if (!post_bytes(copying, (uint32_t)(slot - copying->staged_message->slot), slot->turn, &span))
         return false;
     slot->state = OUT;
     return true;
@@ -316,7 +325,7 @@ static bool heed_header(struct copying *copying)
     struct gyre_trouble trouble = {0};
     const struct gyre_message *message = copying->message;
     bool whole = staged_message->piece == message->bytes;
-    bool carried = whole && is_carried(route, message);
+    bool on_device = is_on_device(message) && !(whole && is_carried(route, message));
     staged_message->header = NONE;
     if (!whole && staged_message->piece != PIECE_BYTES)
         copying->status = gyre_trouble_set(
@@ -324,7 +333,7 @@ static bool heed_header(struct copying *copying)
             (unsigned long long)message->bytes, (unsigned long long)staged_message->piece);
     else
         copying->status = lay_out_pieces(route, staged_message, message, staged_message->piece,
-                                         !carried && is_on_device(route, message), &trouble);
+                                         on_device, &trouble);
     if (copying->status)
         gyre_engine_fault(route->engine, copying->status, gyre_route_world(route, route->rank),
                           false, &trouble);
@@ -334,10 +343,10 @@ static bool heed_header(struct copying *copying)
 static bool run_header(struct copying *copying)
 {
     struct gyre_staged_message *staged_message = copying->staged_message;
+    const struct link_post span = {&staged_message->piece, sizeof staged_message->piece, false};
     if (staged_message->header == CAME)
         return heed_header(copying);
-    if (staged_message->header != TO_POST ||
-        !post_bytes(copying, HEADER, 0, &staged_message->piece, sizeof staged_message->piece))
+    if (staged_message->header != TO_POST || !post_bytes(copying, HEADER, 0, &span))
         return false;
     staged_message->header = POSTED;
     return true;

@@ -58,6 +58,21 @@ bool gyre_fold_queue_looks_foreign(struct gyre_fold_queue *fold_queue, const voi
     return false;
 }
 
+int gyre_fold_queue_recognise(struct gyre_fold_queue *fold_queue, const void *memory,
+                              enum gyre_memory_kind *kind, struct gyre_trouble *trouble)
+{
+    *kind = GYRE_MEMORY_HOST;
+    if (gyre_fold_queue_is_foreign(fold_queue, memory))
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "%p is CUDA memory, and this rank has no CUDA device: name one by "
+                                "gyre run --devices, GYRE_DEVICES or options.devices, or use CUDA "
+                                "before the rank joins",
+                                memory);
+    return fold_queue->device && memory
+               ? fold_queue->device->recognise(fold_queue->index, memory, kind, trouble)
+               : 0;
+}
+
 void gyre_fold_queue_deinit(struct gyre_fold_queue *fold_queue)
 {
     gyre_tickets_close(&fold_queue->work);
@@ -193,9 +208,9 @@ void gyre_fold_queue_settle(struct gyre_fold_queue *fold_queue)
 }
 
 int gyre_fold_queue_copy_now(struct gyre_fold_queue *fold_queue, void *to, const void *from,
-                             uint64_t bytes)
+                             uint64_t bytes, bool on_device)
 {
-    if (!gyre_fold_queue_owns(fold_queue, to) && !gyre_fold_queue_owns(fold_queue, from)) {
+    if (!on_device) {
         gyre_copy(to, from, bytes);
         return 0;
     }

@@ -34,13 +34,6 @@ void gyre_fold_queue_init(struct gyre_fold_queue *fold_queue, int index);
 /* Waits for what was posted. May be called twice. */
 void gyre_fold_queue_deinit(struct gyre_fold_queue *fold_queue);
 
-/* Is this the memory of a device, which only the fold queue can read? Any thread. */
-static inline bool gyre_fold_queue_owns(const struct gyre_fold_queue *fold_queue,
-                                        const void *memory)
-{
-    return fold_queue->device && memory && fold_queue->device->classify(memory) != GYRE_MEMORY_HOST;
-}
-
 /* Is this the memory of a device in a process that has none, which nobody here can read? A program
  * may load CUDA after it has joined. Memory that was found to be the host's is not asked about
  * again. Any thread. */
@@ -52,12 +45,11 @@ static inline bool gyre_fold_queue_is_foreign(struct gyre_fold_queue *fold_queue
     return fold_queue->unused && memory && gyre_fold_queue_looks_foreign(fold_queue, memory);
 }
 
-/* Is this memory that the CPU can touch? Any thread. */
-static inline bool gyre_fold_queue_is_host(struct gyre_fold_queue *fold_queue, const void *memory)
-{
-    return !gyre_fold_queue_owns(fold_queue, memory) &&
-           !gyre_fold_queue_is_foreign(fold_queue, memory);
-}
+/* Finds the kind of memory, by one question to the driver at most, or by two where the memory is
+ * another device's. GYRE_INVALID: a device's that this rank cannot reach; the reason is in
+ * *trouble. Any thread. */
+int gyre_fold_queue_recognise(struct gyre_fold_queue *fold_queue, const void *memory,
+                              enum gyre_memory_kind *kind, struct gyre_trouble *trouble);
 
 /* Makes kernels ready, and the queues, where that has not been done. May block, once. */
 int gyre_fold_queue_open(struct gyre_fold_queue *fold_queue, struct gyre_trouble *trouble);
@@ -104,9 +96,10 @@ static inline bool gyre_fold_queue_busy(const struct gyre_fold_queue *fold_queue
 /* Learns what has finished; true if anything had. */
 bool gyre_fold_queue_poll(struct gyre_fold_queue *fold_queue);
 
-/* Copies between any two memories and waits for the copy: 0 or the fold queue's status. */
+/* Copies and waits for the copy: 0 or the fold queue's status. `on_device`: one of the two memories
+ * is a device's. */
 int gyre_fold_queue_copy_now(struct gyre_fold_queue *fold_queue, void *to, const void *from,
-                             uint64_t bytes);
+                             uint64_t bytes, bool on_device);
 
 /* Waits for a ticket: 0 or the fold queue's status. */
 int gyre_fold_queue_await(struct gyre_fold_queue *fold_queue, uint64_t ticket);

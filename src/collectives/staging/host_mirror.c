@@ -147,18 +147,21 @@ static void begin_mirror(struct gyre_host_mirror *mirror, const struct gyre_mirr
     mirror->way = (struct gyre_stream_wait){0};
 }
 
-int gyre_mirror_make(struct gyre_mirror_pool *pool, const struct gyre_plan *plan, const void *input,
-                     void *output, struct gyre_host_mirror **out, struct gyre_trouble *trouble)
+int gyre_mirror_make(struct gyre_mirror_pool *pool, const struct gyre_plan *plan,
+                     const struct gyre_request *request, struct gyre_host_mirror **out,
+                     struct gyre_trouble *trouble)
 {
     const struct gyre_shape *shape = &plan->shape;
+    const void *input = request->input.address;
+    void *output = request->output.address;
     struct gyre_fold_queue *fold_queue = pool->fold_queue;
     *out = NULL;
     if (!fold_queue)
         return 0;
     uint64_t in_bytes = gyre_shape_input_bytes(shape, pool->n, pool->rank);
     uint64_t out_bytes = gyre_shape_output_bytes(shape, pool->n, pool->rank);
-    bool in = in_bytes && gyre_fold_queue_owns(fold_queue, input);
-    bool back = out_bytes && gyre_fold_queue_owns(fold_queue, output);
+    bool in = in_bytes && request->input.kind != GYRE_MEMORY_HOST;
+    bool back = out_bytes && request->output.kind != GYRE_MEMORY_HOST;
     if (!in && !back)
         return 0;
     int status = gyre_fold_queue_open(fold_queue, trouble);

@@ -12,6 +12,7 @@
 #ifndef GYRE_COLLECTIVES_STAGING_HOST_MIRROR_H
 #define GYRE_COLLECTIVES_STAGING_HOST_MIRROR_H
 
+#include "collectives/plan/request.h"
 #include "collectives/staging/late_tables.h"
 #include "collectives/staging/operation.h"
 
@@ -27,8 +28,9 @@ struct gyre_mirror_pool {
 
 /* Finds the host mirror that these buffers want; NULL where they are the host's. Allocates where
  * the pool has none that is large enough. Nothing is copied yet. */
-int gyre_mirror_make(struct gyre_mirror_pool *pool, const struct gyre_plan *plan, const void *input,
-                     void *output, struct gyre_host_mirror **mirror, struct gyre_trouble *trouble);
+int gyre_mirror_make(struct gyre_mirror_pool *pool, const struct gyre_plan *plan,
+                     const struct gyre_request *request, struct gyre_host_mirror **mirror,
+                     struct gyre_trouble *trouble);
 
 /* Lets the operation run on the host mirror from here on. NULL: on its own buffers. */
 void gyre_mirror_use(struct gyre_operation *op, struct gyre_host_mirror *mirror);

@@ -272,6 +272,7 @@ static const struct gyre_device device = {
     .flush = gyre_cuda_flush,
     .classify = gyre_cuda_classify,
     .admit = gyre_cuda_admit,
+    .recognise = gyre_cuda_recognise,
     .prepare = gyre_cuda_prepare,
     .queue_create = cuda_queue_create,
     .waiter_create = cuda_waiter_create,

@@ -173,5 +173,7 @@ int gyre_cuda_pin(int device, void *memory, uint64_t length, struct gyre_trouble
 void gyre_cuda_unpin(int device, void *memory);
 enum gyre_memory_kind gyre_cuda_classify(const void *address);
 int gyre_cuda_admit(int device, const void *address, struct gyre_trouble *trouble);
+int gyre_cuda_recognise(int device, const void *address, enum gyre_memory_kind *kind,
+                        struct gyre_trouble *trouble);
 
 #endif

@@ -139,35 +139,42 @@ void gyre_cuda_unpin(int device, void *memory)
 
 /* -- who owns an address ----------------------------------------------------------------------- */
 
-/* The kind of memory at an address. Memory that CUDA moves between host and device (managed) counts
+/* Asks for the kind of memory at an address, and for the device that owns it; *owner stays as it is
+ * where the driver does not know. Memory that CUDA moves between host and device (managed) counts
  * as host memory. */
-enum gyre_memory_kind gyre_cuda_classify(const void *address)
+static enum gyre_memory_kind look_up(const void *address, int *owner)
 {
     unsigned type = 0, managed = 0;
+    int device = *owner;
     CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                    CU_POINTER_ATTRIBUTE_IS_MANAGED};
-    void *found[] = {&type, &managed};
+                                    CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    void *found[] = {&type, &managed, &device};
     if (!gyre_cuda_load(NULL) ||
-        gyre_cuda->cuPointerGetAttributes(2, wanted, found, (CUdeviceptr)(uintptr_t)address))
+        gyre_cuda->cuPointerGetAttributes(3, wanted, found, (CUdeviceptr)(uintptr_t)address) ||
+        type != CU_MEMORYTYPE_DEVICE || managed)
         return GYRE_MEMORY_HOST;
-    return type == CU_MEMORYTYPE_DEVICE && !managed ? GYRE_MEMORY_CUDA : GYRE_MEMORY_HOST;
+    *owner = device;
+    return GYRE_MEMORY_CUDA;
+}
+
+enum gyre_memory_kind gyre_cuda_classify(const void *address)
+{
+    int owner = -1;
+    return look_up(address, &owner);
 }
 
 /* Checks in the device's context that its queues reach another device's memory. Where the driver
  * does not know, the memory passes. */
-int gyre_cuda_admit(int device, const void *address, struct gyre_trouble *trouble)
+static int check_access(int device, const void *address, int owner, struct gyre_trouble *trouble)
 {
-    int owner = device;
     unsigned access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
-    CUpointer_attribute whose = CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                        whether = CU_POINTER_ATTRIBUTE_ACCESS_FLAGS;
-    void *found[] = {&owner};
-    CUdeviceptr at = (CUdeviceptr)(uintptr_t)address;
-    if (gyre_cuda->cuPointerGetAttributes(1, &whose, found, at) || owner == device ||
-        gyre_cuda_enter(device, NULL))
+    CUpointer_attribute whether = CU_POINTER_ATTRIBUTE_ACCESS_FLAGS;
+    void *found[] = {&access};
+    if (owner == device || gyre_cuda_enter(device, NULL))
         return 0;
-    found[0] = &access;
-    CUresult error = gyre_cuda->cuPointerGetAttributes(1, &whether, found, at);
+    CUresult error =
+        gyre_cuda->cuPointerGetAttributes(1, &whether, found, (CUdeviceptr)(uintptr_t)address);
     gyre_cuda_leave();
     if (error || access == CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE)
         return 0;
@@ -175,4 +182,18 @@ int gyre_cuda_admit(int device, const void *address, struct gyre_trouble *troubl
                             "%p is memory of CUDA device %d, which device %d, this rank's, cannot "
                             "access: give memory of the rank's own device",
                             address, owner, device);
+}
+
+int gyre_cuda_recognise(int device, const void *address, enum gyre_memory_kind *kind,
+                        struct gyre_trouble *trouble)
+{
+    int owner = device;
+    *kind = look_up(address, &owner);
+    return check_access(device, address, owner, trouble);
+}
+
+int gyre_cuda_admit(int device, const void *address, struct gyre_trouble *trouble)
+{
+    enum gyre_memory_kind kind;
+    return gyre_cuda_recognise(device, address, &kind, trouble);
 }

@@ -143,8 +143,9 @@ struct gyre_driver {
      * 0; negative: the pipe has failed. Call again between polls. */
     int (*bye)(struct gyre_pipe *pipe);
 
-    /* Post a send or a receive. 0: accepted; GYRE_AGAIN: no room now, nothing taken; negative: the
-     * pipe has failed, nothing taken. */
+    /* Post a send or a receive; match->on_device says whether the CPU cannot touch the memory. 0:
+     * accepted; GYRE_AGAIN: no room now, nothing taken; negative: the pipe has failed, nothing
+     * taken. */
     int (*send)(struct gyre_pipe *pipe, const struct gyre_match *match, const void *data,
                 uint64_t length, uint64_t token);
     int (*recv)(struct gyre_pipe *pipe, const struct gyre_match *match, void *data, uint64_t length,

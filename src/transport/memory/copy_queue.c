@@ -45,11 +45,6 @@ void gyre_copy_queue_destroy(struct gyre_copy_queue *copy_queue)
     free(copy_queue);
 }
 
-bool gyre_copy_queue_owns(const struct gyre_copy_queue *copy_queue, const void *memory)
-{
-    return copy_queue && copy_queue->device->classify(memory) != GYRE_MEMORY_HOST;
-}
-
 bool gyre_copy_queue_busy(const struct gyre_copy_queue *copy_queue)
 {
     return copy_queue && gyre_tickets_busy(&copy_queue->tickets);

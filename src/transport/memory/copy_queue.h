@@ -19,9 +19,6 @@ struct gyre_copy_queue *gyre_copy_queue_create(const struct gyre_device *device,
 /* Waits for what is under way. NULL allowed, as below. */
 void gyre_copy_queue_destroy(struct gyre_copy_queue *copy_queue);
 
-/* Is this memory that only the device can read? */
-bool gyre_copy_queue_owns(const struct gyre_copy_queue *copy_queue, const void *memory);
-
 /* Post a copy of at least a byte. 0: *ticket is the copy's; GYRE_AGAIN: no room now;
  * GYRE_UNSUPPORTED: not between these memories; otherwise negative: the device is lost to this
  * process, and gyre_copy_queue_message() says why. fetch() reads a span of a peer's region, of

@@ -24,9 +24,16 @@
 
 #define COPY_BYTES (1u << 20) /* posted at a time, of a copy from or to host memory */
 
-bool gyre_stream_is_on_device(const struct gyre_stream *stream, const void *memory, uint64_t length)
+/* Whether the copy queue takes messages of that length. */
+static bool suits_device(const struct gyre_stream *stream, uint64_t length)
 {
-    return length > stream->eager && gyre_copy_queue_owns(stream->copy_queue, memory);
+    return length > stream->eager && stream->copy_queue;
+}
+
+bool gyre_stream_is_on_device(const struct gyre_stream *stream, const struct gyre_match *match,
+                              uint64_t length)
+{
+    return match->on_device && suits_device(stream, length);
 }
 
 uint32_t gyre_stream_locate_on_device(const struct gyre_stream *stream, const void *memory,
@@ -41,7 +48,7 @@ bool gyre_stream_carries(const struct gyre_stream *stream, const void *memory, u
                          bool send)
 {
     uint64_t offset;
-    return gyre_stream_is_on_device(stream, memory, length) &&
+    return suits_device(stream, length) &&
            (!send || gyre_stream_locate_on_device(stream, memory, length, &offset));
 }
 

@@ -215,7 +215,7 @@ int gyre_stream_heard_spared(struct gyre_stream *stream, const struct gyre_match
 /* device.c. Negative returns are statuses that fail the stream. */
 
 /* Whether a message lies in memory that only the copy queue copies. */
-bool gyre_stream_is_on_device(const struct gyre_stream *stream, const void *memory,
+bool gyre_stream_is_on_device(const struct gyre_stream *stream, const struct gyre_match *match,
                               uint64_t length);
 
 /* The region of a device's memory that holds the message, and where; 0: none does. */

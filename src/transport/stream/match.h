@@ -7,13 +7,14 @@
 
 /* Names one message between two ranks in one direction. `fingerprint` is not part of the name: it
  * says what the operation is (type, count, …). Two ends whose fingerprints differ fail with
- * GYRE_MISMATCH. */
+ * GYRE_MISMATCH. Nor is `on_device`, which each end has for itself. */
 struct gyre_match {
     uint16_t comm;
     uint16_t lane;  /* slice of the operation, modulo 2^16 */
     uint16_t order; /* round, modulo 2^16 */
     uint64_t sequence;
     uint64_t fingerprint;
+    bool on_device; /* of a post: its memory is one that only a device's queues touch */
 };
 
 /* Marks of `comm`, above the communicator's id, on messages from rank to rank. */

@@ -88,7 +88,7 @@ static int post_send(struct gyre_stream *stream, const struct gyre_match *match,
         return status;
     }
     uint64_t offset = 0;
-    bool on_device = gyre_stream_is_on_device(stream, data, length);
+    bool on_device = gyre_stream_is_on_device(stream, match, length);
     uint32_t region = on_device ? gyre_stream_locate_on_device(stream, data, length, &offset) : 0;
     if (on_device && !region && !registered) {
         return GYRE_INVALID;
@@ -209,7 +209,7 @@ static int receive_later(struct gyre_stream *stream, const struct gyre_match *ma
     }
     receive->agreement = agreement;
     receive->data = data;
-    receive->on_device = gyre_stream_is_on_device(stream, data, length);
+    receive->on_device = gyre_stream_is_on_device(stream, match, length);
     receive->registered = place;
     if (place)
         receive->place = *place;

@@ -314,8 +314,8 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
             *(unsigned *)values[i] = range && range->memory ? CU_MEMORYTYPE_DEVICE : 0;
         else if (attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED)
             *(unsigned *)values[i] = 0;
-        else if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL && range && range->memory)
-            *(int *)values[i] = range->memory->home;
+        else if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) /* -2: the host's */
+            *(int *)values[i] = range && range->memory ? range->memory->home : -2;
         else if (attributes[i] == CU_POINTER_ATTRIBUTE_ACCESS_FLAGS && range && fake_current())
             *(unsigned *)values[i] = range->access >> fake_current()->device & 1
                                          ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE

@@ -77,10 +77,10 @@ static void what_is_awaited_is_there(void **state)
 {
     (void)state;
     open_it();
-    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, region.base, host, LENGTH), 0);
+    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, region.base, host, LENGTH, true), 0);
     fakecuda_hold(true);
     fakecuda_skip("cuEventQuery", true);
-    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, back, region.base, LENGTH), 0);
+    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, back, region.base, LENGTH, true), 0);
     fakecuda_skip("cuEventQuery", false);
     assert_memory_not_equal(back, host, LENGTH);
     fakecuda_hold(false);
@@ -98,20 +98,33 @@ static void a_full_queue_makes_room(void **state)
         last =
             gyre_fold_queue_copy(&fold_queue, (uint8_t *)region.base + i, host + i, LENGTH - MANY);
     assert_int_equal(gyre_fold_queue_await(&fold_queue, last), 0);
-    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, back, region.base, LENGTH - 1), 0);
+    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, back, region.base, LENGTH - 1, true), 0);
     assert_memory_equal(back, host, LENGTH - 1);
 }
 
 static void copies_of_any_memory(void **state)
 {
     (void)state;
-    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, back, host, LENGTH), 0);
+    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, back, host, LENGTH, false), 0);
     assert_memory_equal(back, host, LENGTH);
     assert_null(fold_queue.work.queue); /* it was not needed */
-    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, region.base, host, LENGTH), 0);
+    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, region.base, host, LENGTH, true), 0);
     memset(back, 0, LENGTH);
-    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, back, region.base, LENGTH), 0);
+    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, back, region.base, LENGTH, true), 0);
     assert_memory_equal(back, host, LENGTH);
+}
+
+/* One question tells kind and owner; of the host's memory, too. */
+static void memory_is_recognised_at_once(void **state)
+{
+    enum gyre_memory_kind kind;
+    (void)state;
+    int before = fakecuda_calls("cuPointerGetAttributes");
+    assert_int_equal(gyre_fold_queue_recognise(&fold_queue, region.base, &kind, &trouble), 0);
+    assert_int_equal(kind, GYRE_MEMORY_CUDA);
+    assert_int_equal(gyre_fold_queue_recognise(&fold_queue, host, &kind, &trouble), 0);
+    assert_int_equal(kind, GYRE_MEMORY_HOST);
+    assert_int_equal(fakecuda_calls("cuPointerGetAttributes"), before + 2);
 }
 
 static struct gyre_fold_task task_of(void **to, const void **from)
@@ -127,10 +140,10 @@ static void folds_are_posts(void **state)
     struct gyre_fold_task task = task_of(&to, &from);
     gyre_fold fold = gyre_reduce_table(GYRE_MEMORY_CUDA)->fold[GYRE_U8][GYRE_MAX];
     (void)state;
-    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, region.base, host, 8), 0);
+    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, region.base, host, 8, true), 0);
     assert_int_equal(
         gyre_fold_queue_await(&fold_queue, gyre_fold_queue_fold(&fold_queue, fold, &task)), 0);
-    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, back, to, 8), 0);
+    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, back, to, 8, true), 0);
     assert_memory_equal(back, host, 8);
 }
 
@@ -148,7 +161,7 @@ static void expect_lost(uint64_t ticket, const char *words)
     assert_true(gyre_fold_queue_open(&fold_queue, &trouble) < 0);
     assert_string_equal(trouble.text, fold_queue.trouble.text);
     assert_false(gyre_fold_queue_poll(&fold_queue));
-    assert_true(gyre_fold_queue_copy_now(&fold_queue, region.base, host, 1) < 0);
+    assert_true(gyre_fold_queue_copy_now(&fold_queue, region.base, host, 1, true) < 0);
     assert_false(gyre_fold_queue_done(&fold_queue, gyre_fold_queue_fold(&fold_queue, fold, &task)));
 }
 
@@ -196,7 +209,7 @@ static void a_queue_that_is_refused(void **state)
     fakecuda_fail("cuStreamCreateWithPriority", 1, CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(gyre_fold_queue_open(&fold_queue, &trouble), -ENOMEM);
     assert_non_null(strstr(trouble.text, "cuStreamCreateWithPriority"));
-    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, region.base, host, 8), 0);
+    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, region.base, host, 8, true), 0);
 }
 
 /* Kernels are loaded before there is a queue, so that no launch has to wait for a held stream. */
@@ -263,7 +276,7 @@ static void a_stream_copies_writes_and_waits(void **state)
     assert_true(gyre_stream_wait_passed(&way));
     assert_true(gyre_quiet_begin());
     gyre_quiet_end();
-    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, back, region.base, 4096), 0);
+    assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, back, region.base, 4096, true), 0);
     assert_memory_equal(back, locked, 4096);
     drop_stream(stream);
     fold_queue.device->unpin(0, locked);
@@ -304,9 +317,8 @@ static void a_process_without_a_device(void **state)
     struct gyre_fold_queue none = {0};
     (void)state;
     gyre_fold_queue_init(&none, -1);
-    assert_false(gyre_fold_queue_owns(&none, region.base));
     assert_false(gyre_fold_queue_poll(&none));
-    assert_int_equal(gyre_fold_queue_copy_now(&none, back, host, LENGTH), 0);
+    assert_int_equal(gyre_fold_queue_copy_now(&none, back, host, LENGTH, false), 0);
     assert_memory_equal(back, host, LENGTH);
     gyre_fold_queue_deinit(&none);
 }
@@ -315,12 +327,17 @@ static void a_process_without_a_device(void **state)
 static void memory_of_a_device_is_foreign_to_a_rank_without(void **state)
 {
     struct gyre_fold_queue without = {0};
+    enum gyre_memory_kind kind;
     gyre_fold_queue_init(&without, -1);
     for (int i = 0; i < 3; i++) {
         assert_true(gyre_fold_queue_is_foreign(&without, region.base));
         assert_false(gyre_fold_queue_is_foreign(&without, host));
-        assert_true(gyre_fold_queue_is_host(&without, host));
-        assert_false(gyre_fold_queue_is_host(&without, region.base));
+        assert_int_equal(gyre_fold_queue_recognise(&without, host, &kind, &trouble), 0);
+        assert_int_equal(kind, GYRE_MEMORY_HOST);
+        assert_int_equal(gyre_fold_queue_recognise(&without, region.base, &kind, &trouble),
+                         GYRE_INVALID);
+        assert_non_null(strstr(trouble.text, "no CUDA device"));
+        trouble.status = 0;
     }
     assert_false(gyre_fold_queue_is_foreign(&fold_queue, region.base));
     gyre_fold_queue_deinit(&without);
@@ -337,6 +354,7 @@ int main(void)
         FOLD_QUEUE_TEST(what_is_awaited_is_there),
         FOLD_QUEUE_TEST(a_full_queue_makes_room),
         FOLD_QUEUE_TEST(copies_of_any_memory),
+        FOLD_QUEUE_TEST(memory_is_recognised_at_once),
         FOLD_QUEUE_TEST(folds_are_posts),
         FOLD_QUEUE_TEST(a_copy_that_is_refused),
         FOLD_QUEUE_TEST(a_fold_that_is_refused),
