@@ -10,8 +10,12 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#define COUNT 70001u
+#define COUNT       70001u
+#define TEARDOWN_NS UINT64_C(1000000000) /* far longer than an echo waits for its cause */
 
 /* The caller's, made in the device's context, which stays current. */
 static CUstream new_stream(struct gyre_comm *comm)
@@ -146,11 +150,68 @@ static void a_stopped_rank_releases_the_stream(void **state)
     assert_non_null(strstr(rig.shared->error[0], "rank 1"));
 }
 
+/* -- a slow end -------------------------------------------------------------------------------- */
+
+/* Ends all connections of this process, which lives on: as while a driver takes down what a killed
+ * process had on its device. */
+static void shut_sockets(void)
+{
+    struct stat file;
+    for (int fd = 3; fd < 1024; fd++)
+        if (fstat(fd, &file) == 0 && S_ISSOCK(file.st_mode))
+            shutdown(fd, SHUT_RDWR);
+}
+
+/* Rank 1 loses its connections long before it ends. The failure is told when it has ended: then it
+ * writes nothing any more, and rank 0's memory stays as it is. */
+static int left_by_a_slow_end(struct gyre_comm *comm, struct rig *rig)
+{
+    void *memory;
+    if (gyre_alloc_device(comm, COUNT * 4, &memory) || gyre_barrier(comm))
+        return 1;
+    CUstream stream = new_stream(comm);
+    if (gyre_rank(comm) == 1) {
+        rig_until(&rig->shared->flag, 1);
+        shut_sockets();
+        atomic_store(&rig->shared->flag, 2);
+        rig_until(&rig->shared->flag, 3);
+        _exit(1);
+    }
+    int settled = fakecuda_calls("cuCtxSynchronize"), status;
+    status = gyre_all_reduce_on(comm, memory, memory, COUNT, GYRE_I32, GYRE_SUM, stream);
+    atomic_store(&rig->shared->flag, 1);
+    rig_until(&rig->shared->flag, 2);
+    const uint64_t until = rig_now() + TEARDOWN_NS;
+    while (rig_now() < until && cuStreamQuery(stream) == CUDA_ERROR_NOT_READY)
+        sched_yield();
+    int bad = rig_check(status == 0 && cuStreamQuery(stream) == CUDA_ERROR_NOT_READY, comm,
+                        "the end of a socket was told as the end of its process");
+    atomic_store(&rig->shared->flag, 3);
+    bad |= rig_check(!cuStreamSynchronize(stream), comm, "the stream");
+    rig_note(rig, comm, gyre_barrier(comm), rig_now());
+    bad |= rig_check(fakecuda_calls("cuCtxSynchronize") == settled, comm,
+                     "memory was replaced that nobody could write");
+    gyre_finalize(comm);
+    return bad;
+}
+
+static void the_end_of_a_process_is_awaited(void **state)
+{
+    struct rig rig = {
+        .n = 2, .transport = "auto", .body = left_by_a_slow_end, .dead_ms = 600 * 1000};
+    (void)state;
+    rig_start(&rig);
+    assert_int_equal(rig_wait(&rig, 30, 2), 0);
+    assert_int_equal(rig.shared->status[0], GYRE_PEER_LOST);
+    assert_non_null(strstr(rig.shared->error[0], "rank 1"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies),
         cmocka_unit_test(kernels),
+        cmocka_unit_test(the_end_of_a_process_is_awaited),
         cmocka_unit_test(a_stopped_rank_releases_the_stream),
     };
     setenv("GYRE_DEVICES", "0,0", 1);

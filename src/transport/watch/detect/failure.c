@@ -21,6 +21,10 @@
  * An echo is told to rank 0, which waits GRACE for the cause and decides for all. So that all ranks
  * tell one story, the rank that has the echo waits longer than rank 0 does.
  *
+ * The process of a rank with a device may take seconds to end: its sockets close, and the device's
+ * driver takes down what the process had there before the pidfd tells the end. Such an echo, found
+ * inside the node, is held for half of the dead time, in place of GRACE.
+ *
  * A mismatch that a link found is held until rank 0 has what both ranks called (inquiry.c). While
  * one of the two lives and has not answered, the mismatch is held for half of the dead time, so all
  * are told within the dead time. With both answers it is held for the rest of TALE.
@@ -32,6 +36,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define SLOW    (100 * GYRE_MS)   /* for a word of the rank above in a deep tree */
 #define GRACE   (200 * GYRE_MS)   /* for the cause of an echo, and for rank 0's verdict */
@@ -108,16 +113,39 @@ static void wait_for_answers(struct gyre_failure_detector *detector, uint32_t ho
     pass_up(detector);
 }
 
-/* Tells rank 0 of an echo and waits for its verdict. Ranks that waited for a cause by themselves
- * would each tell a story of their own. */
-static void wait_for_verdict(struct gyre_failure_detector *detector)
+static bool has_device(const struct gyre_member *member)
+{
+    static const uint8_t none[sizeof member->device];
+
+    return memcmp(member->device, none, sizeof none) != 0;
+}
+
+/* How long the cause of an echo may be in coming; `holder` has the echo. */
+static uint64_t grace_of(const struct gyre_failure_detector *detector, uint32_t holder,
+                         const struct gyre_detector_record *record)
+{
+    const struct gyre_member *member = detector->is.member;
+    uint64_t slow = detector->is.dead_ns > 0 ? detector->is.dead_ns / 2 : ANSWERS;
+
+    if (record->status != GYRE_PEER_LOST || record->rank >= detector->is.n ||
+        holder >= detector->is.n || member[holder].node != member[record->rank].node ||
+        !has_device(&member[record->rank]))
+        return GRACE;
+    return slow > GRACE ? slow : GRACE;
+}
+
+/* Tells rank 0 of an echo and waits for its verdict, which may take rank 0 `grace`. Ranks that
+ * waited for a cause by themselves would each tell a story of their own. */
+static void wait_for_verdict(struct gyre_failure_detector *detector, uint64_t grace)
 {
     uint64_t half = detector->is.dead_ns / 2;
     uint64_t limit = half > 0 && half < VERDICT ? half : VERDICT;
 
+    if (limit < 2 * GRACE)
+        limit = 2 * GRACE;
     if (detector->is.rank == 0 || without_root(detector))
         return;
-    detector->deadline = detector->clock + (limit > 2 * GRACE ? limit : 2 * GRACE);
+    detector->deadline = detector->clock + limit + (grace - GRACE);
     pass_up(detector);
 }
 
@@ -137,10 +165,13 @@ void gyre_detector_hold(struct gyre_failure_detector *detector, uint32_t holder,
     detector->record = *record;
     detector->holder = holder;
     detector->stage = GYRE_DETECTOR_HELD;
-    if (record->status == GYRE_MISMATCH)
+    if (record->status == GYRE_MISMATCH) {
         wait_for_answers(detector, holder);
-    else
-        wait_for_verdict(detector);
+        return;
+    }
+    const uint64_t grace = grace_of(detector, holder, record);
+    detector->deadline = detector->clock + grace;
+    wait_for_verdict(detector, grace);
 }
 
 void gyre_detector_all_told(struct gyre_failure_detector *detector)

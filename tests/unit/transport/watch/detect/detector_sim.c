@@ -398,6 +398,7 @@ void sim_open(struct sim *sim)
         member->node = rank / sim->ranks_per_node;
         member->large = sim->large && sim->ranks_per_node > 1;
         member->pid = (int32_t)(1000 + rank);
+        member->device[0] = sim->devices;
         snprintf(member->host, sizeof member->host, "host%u", member->node);
     }
     for (uint32_t rank = 0; rank < sim->n; rank++)

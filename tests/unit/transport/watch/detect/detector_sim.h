@@ -34,6 +34,7 @@ struct sim {
     uint32_t n, ranks_per_node;
     uint32_t fan_out; /* of the tree; 0: flat */
     bool large;       /* with a fan-out: nodes are, and their ranks are trees */
+    bool devices;     /* each rank has one */
     uint64_t seed, dead_ns, timeout_ns, patience_ns;
     uint64_t latency_max;  /* of a message; the least is 10 µs */
     uint64_t lateness_max; /* of a tick */

@@ -242,6 +242,59 @@ static void test_end_of_a_node_channel_yields_to_the_pidfd(void **state)
     sim_close(&sim);
 }
 
+/* All ranks of its node see the channels of a rank end. */
+static void close_channels(struct sim *sim, uint32_t rank)
+{
+    for (uint32_t at = 0; at < sim->n; at++)
+        if (at != rank)
+            sim_eof(sim, at, rank);
+}
+
+/* The driver of its device has seconds to do while a process ends, between the end of its sockets
+ * and its own. */
+static void test_end_of_a_rank_with_a_device_may_be_slow(void **state)
+{
+    for (uint32_t culprit = 0; culprit < 4; culprit++) {
+        struct sim sim = sim_of(4, 4, 29 + culprit);
+        sim.devices = true;
+        sim.dead_ns = 10 * GYRE_SECOND;
+        sim_open(&sim);
+        sim_run(&sim, GYRE_SECOND);
+        close_channels(&sim, culprit);
+        sim_run(&sim, 4 * GYRE_SECOND);
+        assert_null(sim_failure(&sim, (culprit + 1) % 4));
+        uint64_t at = sim.now;
+        sim_kill_open(&sim, culprit);
+        sim_run(&sim, GYRE_SECOND);
+        assert_agreed(&sim, culprit, at + (culprit == 0 ? GRACE : 0) + 20 * GYRE_MS);
+        sim_close(&sim);
+    }
+}
+
+/* Where it never ends, all are told within the dead time. */
+static void test_end_of_a_rank_with_a_device_is_not_awaited_for_ever(void **state)
+{
+    for (uint32_t culprit = 0; culprit < 4; culprit++) {
+        struct sim sim = sim_of(4, 4, 41 + culprit);
+        sim.devices = true;
+        sim.dead_ns = 10 * GYRE_SECOND;
+        sim_open(&sim);
+        sim_run(&sim, GYRE_SECOND);
+        uint64_t at = sim.now;
+        close_channels(&sim, culprit);
+        sim_run(&sim, 10 * GYRE_SECOND);
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            const struct gyre_detector_record *record = sim_failure(&sim, rank);
+            if (rank == culprit)
+                continue;
+            assert_non_null(record);
+            assert_int_equal(record->rank, culprit);
+            assert_true(sim.rank[rank].failed_at >= at + 5 * GYRE_SECOND);
+        }
+        sim_close(&sim);
+    }
+}
+
 /* A link of rank 0 breaks first. The end of the control channel tells who died, and nobody waits
  * for a better cause. */
 static void test_end_of_a_control_channel_is_a_cause(void **state)
@@ -470,6 +523,8 @@ int main(void)
         cmocka_unit_test(test_echo_waits_for_its_cause),
         cmocka_unit_test(test_echo_without_a_cause_counts_after_200_ms),
         cmocka_unit_test(test_end_of_a_node_channel_yields_to_the_pidfd),
+        cmocka_unit_test(test_end_of_a_rank_with_a_device_may_be_slow),
+        cmocka_unit_test(test_end_of_a_rank_with_a_device_is_not_awaited_for_ever),
         cmocka_unit_test(test_end_of_a_control_channel_is_a_cause),
         cmocka_unit_test(test_the_end_of_rank_0_has_one_story),
         cmocka_unit_test(test_a_proposal_does_not_wait_for_a_dead_rank_0),
