@@ -43,6 +43,11 @@ void fakecuda_heal(void)
 {
 }
 
+uint64_t fakecuda_host_bytes(void)
+{
+    return 0;
+}
+
 int fakecuda_blocked(void)
 {
     return 0;

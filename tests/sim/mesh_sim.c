@@ -71,6 +71,27 @@ int gyre_domain_unshare(struct gyre_domain *domain, void *memory)
     return GYRE_INVALID;
 }
 
+/* Nor do they share a device's memory. */
+
+int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, uint64_t length,
+                      enum gyre_share share, void **base, uint32_t *id,
+                      struct gyre_trouble *trouble)
+{
+    (void)domain, (void)kind, (void)length, (void)share, (void)base, (void)id;
+    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "this world has no devices");
+}
+
+bool gyre_domain_copies_proven(struct gyre_domain *domain)
+{
+    (void)domain;
+    return false;
+}
+
+void gyre_domain_forsake(struct gyre_domain *domain, void *base)
+{
+    (void)domain, (void)base;
+}
+
 bool gyre_domain_forked(const struct gyre_domain *domain)
 {
     (void)domain;

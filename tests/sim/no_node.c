@@ -116,6 +116,17 @@ int gyre_domain_unshare(struct gyre_domain *domain, void *base)
     return GYRE_INVALID;
 }
 
+bool gyre_domain_copies_proven(struct gyre_domain *domain)
+{
+    (void)domain;
+    return false;
+}
+
+void gyre_domain_forsake(struct gyre_domain *domain, void *base)
+{
+    (void)domain, (void)base;
+}
+
 void gyre_domain_settle(struct gyre_domain *domain, const void *base)
 {
     (void)domain;

@@ -12,6 +12,7 @@
 #include "collectives/comm/results.h"
 #include "collectives/mapped/exchange.h"
 #include "collectives/mapped/push_device.h"
+#include "collectives/mapped/window.h"
 #include "collectives/staging/pinned.h"
 
 #include <string.h>
@@ -109,23 +110,30 @@ int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan,
                          const struct gyre_request *request, struct gyre_operation **op)
 {
     struct gyre_host_mirror *mirror = NULL;
+    struct gyre_push_window *window = NULL;
     bool direct = comm->mesh && gyre_push_suits_device(comm->mesh, plan, request);
     int status;
-    if (direct)
+    if (comm->mesh && !direct)
+        window = gyre_window_take(comm->mesh, plan, request);
+    if (direct || window)
         status = gyre_fold_queue_open(&comm->progress->fold_queue, gyre_thread_trouble());
     else
         status =
             gyre_mirror_make(&comm->engine->mirrors, plan, request, &mirror, gyre_thread_trouble());
-    if (status)
+    if (status) {
+        gyre_window_release(window);
         return gyre_comm_refused(comm, status);
+    }
     *op = gyre_engine_start(comm->engine, plan, request->input.address, request->output.address);
     if (!*op) {
         gyre_mirror_release(mirror);
+        gyre_window_release(window);
         return gyre_comm_refused(comm,
                                  gyre_refuse("%u operations are held by a group", GYRE_OPS_MAX));
     }
-    (*op)->direct = direct;
+    (*op)->direct = direct || window;
     gyre_mirror_use(*op, mirror);
+    gyre_window_use(*op, window);
     (*op)->record = note_operation(comm, plan, (*op)->sequence, (*op)->fingerprint);
     gyre_progress_drive(comm);
     return 0;

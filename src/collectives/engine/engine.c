@@ -20,6 +20,7 @@
 #include "collectives/engine/steps.h"
 #include "collectives/mapped/mapped.h"
 #include "collectives/mapped/turn.h"
+#include "collectives/mapped/window.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -64,8 +65,15 @@ int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_en
     return 0;
 }
 
+void gyre_engine_drop_windows(struct gyre_engine *engine, bool share_no_more)
+{
+    if (engine->mesh)
+        gyre_windows_drop(engine->mesh, share_no_more);
+}
+
 void gyre_engine_part(struct gyre_engine *engine)
 {
+    gyre_engine_drop_windows(engine, false);
     gyre_steps_deinit(engine);
     engine->scratch_domain = NULL;
 }
@@ -83,16 +91,33 @@ void gyre_engine_destroy(struct gyre_engine *engine)
 
 /* -- turns of the engine ----------------------------------------------------------------------- */
 
-/* Copies OUTPUT back from the host mirror, and ends the operation when all is back; true if
- * anything moved. Lanes have copied their slices back; on mapped memory some may be left. */
-static bool give_back(struct gyre_engine *engine, struct gyre_operation *op)
+/* Copies OUTPUT back from the host mirror, to the caller's buffer or to a window; true if anything
+ * moved. Lanes have copied their slices back; on mapped memory some may be left. */
+static bool leave_mirror(struct gyre_operation *op)
 {
     bool moved =
         op->plan->form != GYRE_FORM_STEPS && gyre_mirror_give_before(op->mirror, op->plan->slices);
     if (!gyre_mirror_over(op->mirror))
         return moved;
+    gyre_mirror_release(op->mirror);
+    op->mirror = NULL;
+    return true;
+}
+
+/* Copies OUTPUT back, and ends the operation when all is back; true if anything moved. */
+static bool give_back(struct gyre_engine *engine, struct gyre_operation *op)
+{
+    bool moved = op->mirror && leave_mirror(op);
+    if (op->mirror || (op->window && !gyre_window_given(op->window)))
+        return moved;
     gyre_engine_end(engine, op, 0);
     return true;
+}
+
+/* Brings INPUT to where the operation reads it; true if anything moved. */
+static bool bring_input(const struct gyre_operation *op)
+{
+    return op->mirror ? gyre_mirror_run(op->mirror) : op->window && gyre_window_run(op->window);
 }
 
 static bool run_mirrors(struct gyre_engine *engine)
@@ -104,8 +129,8 @@ static bool run_mirrors(struct gyre_engine *engine)
                           false, &fold_queue->trouble);
     for (uint32_t i = 0; i < engine->orders && !engine->fault.status;) {
         struct gyre_operation *op = engine->order[i];
-        if (op->mirror && gyre_engine_due(op))
-            moved |= op->giving ? give_back(engine, op) : gyre_mirror_run(op->mirror);
+        if (gyre_engine_due(op))
+            moved |= op->giving ? give_back(engine, op) : bring_input(op);
         i += i < engine->orders && engine->order[i] == op;
     }
     return moved;

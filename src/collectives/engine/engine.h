@@ -35,6 +35,10 @@ void gyre_engine_destroy(struct gyre_engine *engine); /* NULL allowed */
  * failed. */
 void gyre_engine_part(struct gyre_engine *engine);
 
+/* Gives up device memory that peers map for this communicator. `share_no_more`: no member uses it,
+ * and peers unmap it; else the domain frees it. */
+void gyre_engine_drop_windows(struct gyre_engine *engine, bool share_no_more);
+
 /* Moves everything that can move, but for its links; true if anything did. */
 bool gyre_engine_run(struct gyre_engine *engine);
 

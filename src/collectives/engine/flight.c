@@ -8,6 +8,7 @@
 #include "collectives/engine/flight.h"
 
 #include "collectives/mapped/push_device.h"
+#include "collectives/mapped/window.h"
 
 #include <errno.h>
 #include <string.h>
@@ -94,7 +95,7 @@ void gyre_engine_end(struct gyre_engine *engine, struct gyre_operation *op, int 
 
 void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, int status)
 {
-    if (op->mirror && !status)
+    if ((op->mirror || op->window) && !status)
         op->giving = true;
     else
         gyre_engine_end(engine, op, status);
@@ -103,8 +104,10 @@ void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, i
 void gyre_engine_release(struct gyre_engine *engine, struct gyre_operation *op)
 {
     gyre_mirror_release(op->mirror);
+    gyre_window_release(op->window);
     give_table(engine, op);
     op->mirror = NULL;
+    op->window = NULL;
     op->used = false;
     count_end(engine);
 }

@@ -324,6 +324,8 @@ int gyre_comm_end(struct gyre_comm *child)
     if (!status && lost)
         gyre_log(GYRE_LOG_WARN, "communicator %u ends with %lld messages that nobody received",
                  child->id, (long long)lost);
+    if (child->engine)
+        gyre_engine_drop_windows(child->engine, !status);
     if (!status)
         drop_mesh(child);
     gyre_comm_unregister_all(child);

@@ -11,6 +11,7 @@
  *     places.c        the lines of a PUSH: where each rank's buffers are
  *     slices.c        the bytes of a slice, and how far all ranks are
  *     turn.c          when a line may be written, and arithmetic
+ *     window.c        device memory that peers map, in place of what they cannot
  *     mesh.c          boards and inboxes of all ranks, as board.h lays them out
  *
  * Tested by tests/sim/mesh.c. */
@@ -22,11 +23,14 @@
 #include "collectives/mapped/push_device.h"
 #include "collectives/mapped/slices.h"
 #include "collectives/mapped/turn.h"
+#include "collectives/mapped/window.h"
 
 /* Whether the INPUT is where the turn reads it. A PUSH asks for each slice when it needs the
  * slice. */
 static bool input_is_here(const struct gyre_operation *op)
 {
+    if (!gyre_window_ready(op->window))
+        return false;
     return !op->mirror || op->plan->form == GYRE_FORM_PUSH || gyre_mirror_ready(op->mirror, 0);
 }
 
@@ -115,11 +119,12 @@ static bool may_be_written(const struct gyre_mesh *mesh)
 
 /* Drops the turn. A peer that is not known to be dead may be stopped in the middle of a write. The
  * peer keeps the old memory; this rank goes on in new memory of the same content at the same
- * address. */
+ * address. A window is the library's own, and is not used again: there the peer may write. */
 void gyre_mapped_drop(struct gyre_mesh *mesh)
 {
     struct gyre_turn *turn = &mesh->current;
-    if (!turn->op || turn->op->plan->form != GYRE_FORM_PUSH || !turn->output_region)
+    if (!turn->op || turn->op->plan->form != GYRE_FORM_PUSH || !turn->output_region ||
+        turn->op->window)
         return;
     if (may_be_written(mesh))
         gyre_domain_detach(mesh->domain, turn->output_region);

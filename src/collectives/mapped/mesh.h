@@ -42,6 +42,8 @@ struct gyre_mesh {
     struct gyre_turn current;
     struct gyre_fault *fault;         /* where this mesh records one; whoever runs turns reads it */
     struct gyre_mirror_pool *mirrors; /* host mirrors of operations that have to leave a device */
+    struct gyre_push_window *windows; /* all that were made (window.h) */
+    bool no_windows;                  /* some peer could not map one */
     uint32_t board_id, inbox_id;
 };
 

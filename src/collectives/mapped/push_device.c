@@ -20,6 +20,7 @@
 
 #include "collectives/mapped/slices.h"
 #include "collectives/mapped/turn.h"
+#include "collectives/mapped/window.h"
 
 static bool is_mapped(const struct gyre_mesh *mesh, const void *memory, uint64_t bytes)
 {
@@ -138,6 +139,22 @@ static int post_folds(const struct gyre_mesh *mesh, const struct gyre_operation 
     return status;
 }
 
+/* Puts the end on the stream: it arrives for the last time, waits, and passes. */
+static int post_end(const struct gyre_mesh *mesh, const struct gyre_operation *op, void *stream,
+                    struct gyre_trouble *trouble)
+{
+    struct gyre_fold_queue *fold_queue = mesh->mirrors->fold_queue;
+    const struct gyre_stream_wait *way = &op->stream_wait;
+    const struct gyre_stream_word leave[] = {{way->arrived, way->value, true},
+                                             {way->word, way->value, false},
+                                             {way->passed, way->value, true}};
+    int status = gyre_fold_queue_words_on(fold_queue, stream, leave, op->window ? 2 : 3, trouble);
+    if (status || !op->window)
+        return status;
+    status = gyre_window_post_out(op->window, stream, trouble);
+    return status ? status : gyre_fold_queue_words_on(fold_queue, stream, leave + 2, 1, trouble);
+}
+
 /* The stream arrives twice: with its data, and with its part folded. */
 static int post_push(const struct gyre_mesh *mesh, struct gyre_operation *op, void *stream,
                      struct gyre_trouble *trouble)
@@ -145,16 +162,29 @@ static int post_push(const struct gyre_mesh *mesh, struct gyre_operation *op, vo
     struct gyre_fold_queue *fold_queue = mesh->mirrors->fold_queue;
     const struct gyre_stream_wait *way = &op->stream_wait;
     const struct gyre_stream_word arrive[] = {{way->arrived, way->before + 1, true},
-                                              {way->word, way->before + 1, false}},
-                                  leave[] = {{way->arrived, way->value, true},
-                                             {way->word, way->value, false},
-                                             {way->passed, way->value, true}};
-    int status = gyre_fold_queue_words_on(fold_queue, stream, arrive, 2, trouble);
+                                              {way->word, way->before + 1, false}};
+    int status = gyre_window_post_in(op->window, stream, way, trouble);
+    if (!status)
+        status = gyre_fold_queue_words_on(fold_queue, stream, arrive, 2, trouble);
     if (!status)
         gyre_stream_wait_expect(way);
     if (!status)
         status = post_folds(mesh, op, stream, trouble);
-    return status ? status : gyre_fold_queue_words_on(fold_queue, stream, leave, 3, trouble);
+    return status ? status : post_end(mesh, op, stream, trouble);
+}
+
+/* Puts an operation on the stream whose folds have no place there. */
+static int post_bare(const struct gyre_mesh *mesh, struct gyre_operation *op, void *stream,
+                     struct gyre_trouble *trouble)
+{
+    int status = gyre_stream_wait_take(&op->stream_wait, 1, trouble);
+    if (!status)
+        status = gyre_window_post_in(op->window, stream, &op->stream_wait, trouble);
+    if (!status)
+        status = post_end(mesh, op, stream, trouble);
+    if (!status)
+        gyre_stream_wait_expect(&op->stream_wait);
+    return status;
 }
 
 int gyre_push_post_on(const struct gyre_mesh *mesh, struct gyre_operation *op, void *stream,
@@ -162,8 +192,7 @@ int gyre_push_post_on(const struct gyre_mesh *mesh, struct gyre_operation *op, v
 {
     struct gyre_late_tables *tables = &mesh->mirrors->tables;
     if (op->plan->push.whole->moves > GYRE_LATE_FOLDS)
-        return gyre_mirror_post_on(NULL, mesh->mirrors->fold_queue, stream, &op->stream_wait,
-                                   trouble);
+        return post_bare(mesh, op, stream, trouble);
     int status = gyre_stream_wait_take(&op->stream_wait, 2, trouble);
     if (status)
         return status;
@@ -171,7 +200,7 @@ int gyre_push_post_on(const struct gyre_mesh *mesh, struct gyre_operation *op, v
     if (op->table)
         return post_push(mesh, op, stream, trouble);
     gyre_stream_wait_give(&op->stream_wait);
-    return gyre_mirror_post_on(NULL, mesh->mirrors->fold_queue, stream, &op->stream_wait, trouble);
+    return post_bare(mesh, op, stream, trouble);
 }
 
 /* Fills the table, and lets the stream fold. */

@@ -12,6 +12,7 @@
 #define GYRE_PIECE_BYTES (256u * 1024) /* folded or copied at most between looks at the world */
 
 struct gyre_host_mirror;
+struct gyre_push_window;
 
 struct gyre_operation {
     struct gyre_plan *plan;
@@ -24,6 +25,7 @@ struct gyre_operation {
     uint32_t lanes;                      /* STEPS: lanes at work for it */
     uint32_t blocks;                     /* BLOCKS: messages that have not ended */
     struct gyre_host_mirror *mirror;     /* holds input and output, not the caller's; NULL: none */
+    struct gyre_push_window *window;     /* has input and output, as `mirror`; NULL: none */
     bool giving;                         /* all has run, and OUTPUT is on its way to the caller's */
     bool direct;                         /* PUSH: a device runs it, if every rank's can */
     uint8_t *table;                      /* of its folds that stand on a stream; NULL: none do */

@@ -230,6 +230,14 @@ int gyre_domain_unshare(struct gyre_domain *domain,
  * epoch, so its descriptor is closed. Any thread. */
 void gyre_domain_settle(struct gyre_domain *domain, const void *base);
 
+/* Whether nothing has to be tried before this rank shares CUDA memory: it has tried copies between
+ * its device and the node's others, and they were right, or there are no others. Any thread. */
+bool gyre_domain_copies_proven(struct gyre_domain *domain);
+
+/* Lets go of memory from share() that work of a device may still use: it lives as long as the
+ * process. Any thread. */
+void gyre_domain_forsake(struct gyre_domain *domain, void *base);
+
 /* Says that the memory is in the program's hands: it goes on to the next epoch. Any thread. */
 void gyre_domain_give(struct gyre_domain *domain, const void *base);
 

@@ -146,6 +146,12 @@ int gyre_domain_unshare(struct gyre_domain *domain, void *base)
     return 0;
 }
 
+void gyre_domain_forsake(struct gyre_domain *domain, void *base)
+{
+    struct gyre_shared found;
+    gyre_lookup_remove(&domain->lookup, base, &found);
+}
+
 int gyre_domain_lend(struct gyre_domain *domain, void *memory, uint64_t length)
 {
     return gyre_lookup_lend(&domain->lookup, memory, length);

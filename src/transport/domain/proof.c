@@ -104,3 +104,14 @@ int gyre_domain_prove(struct gyre_domain *domain, struct gyre_trouble *trouble)
     int status = found.status == GYRE_CORRUPT ? GYRE_UNSUPPORTED : found.status;
     return status ? gyre_trouble_set(trouble, status, "%s", found.text) : 0;
 }
+
+bool gyre_domain_copies_proven(struct gyre_domain *domain)
+{
+    struct gyre_domain_proof *proof = &domain->proof;
+    if (domain->cuda_device < 0 || !gyre_domain_shares(domain))
+        return false;
+    pthread_mutex_lock(&proof->lock);
+    bool right = proof->right;
+    pthread_mutex_unlock(&proof->lock);
+    return right || !has_others(domain);
+}

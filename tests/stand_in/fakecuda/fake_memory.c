@@ -154,7 +154,7 @@ static struct range *add_range(uint64_t length, enum origin origin)
     for (int i = 0; i < RANGES && length < ARENA - FAKE_GRANULARITY - arena_used; i++)
         if (!ranges[i].base) {
             ranges[i] = (struct range){arena + arena_used, length, origin, NULL, 0, 0};
-            arena_used += length + FAKE_GRANULARITY;
+            arena_used += (length + 2 * FAKE_GRANULARITY - 1) / FAKE_GRANULARITY * FAKE_GRANULARITY;
             fake_counts.ranges++;
             return &ranges[i];
         }

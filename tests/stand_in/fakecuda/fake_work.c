@@ -23,6 +23,7 @@ CUevent fake_events;
 
 static uint64_t turns;
 static int blocked; /* threads that the driver keeps */
+static uint64_t host_bytes;
 
 /* -- posting ----------------------------------------------------------------------------------- */
 
@@ -70,6 +71,14 @@ int fakecuda_blocked(void)
     int count = blocked;
     pthread_mutex_unlock(&fake_lock);
     return count;
+}
+
+uint64_t fakecuda_host_bytes(void)
+{
+    pthread_mutex_lock(&fake_lock);
+    uint64_t bytes = host_bytes;
+    pthread_mutex_unlock(&fake_lock);
+    return bytes;
 }
 
 /* Waits for room on the stream. The driver holds what every other post to the device needs. */
@@ -189,6 +198,7 @@ static CUresult move(int device, const struct job *job, const char *name)
         fake_leave(&from);
     }
     bool spoilt = !wrong && spoils(device, &to, &from);
+    host_bytes += !wrong && from.at && !to.memory != !from.memory ? job->length : 0;
     pthread_mutex_unlock(&fake_lock);
     if (wrong)
         return wrong;

@@ -81,6 +81,9 @@ struct fakecuda_alive fakecuda_alive(void);
 void fakecuda_fail(const char *name, int nth, CUresult error);
 int fakecuda_calls(const char *name); /* how often it was called */
 
+/* Bytes that this process's devices have copied from and to the host's memory. */
+uint64_t fakecuda_host_bytes(void);
+
 /* Calls of `name` (cuStreamWaitEvent, cuEventRecord, cuEventQuery, cuStreamSynchronize …) succeed
  * and do, or wait for, nothing: a planted fault. */
 void fakecuda_skip(const char *name, bool skip);

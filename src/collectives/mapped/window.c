@@ -1,0 +1,241 @@
+/* A list of windows: each is a shared region, with INPUT at its beginning and OUTPUT behind it.
+ *
+ *     first ─▶ [ INPUT │ OUTPUT │ free ] ─▶ [ idle ] ─▶ …      a sixteenth of the device at most
+ *
+ * A window is idle when its operation is over and the stream, if it had one, has passed. Tested by
+ * tests/program/cuda/windows.c. */
+#include "collectives/mapped/window.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/size.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#define LEAST_BYTES (UINT64_C(2) << 20)
+#define GRAIN       4096u
+#define SHARE       16u /* of the device's memory: a window may be one part of so many */
+#define PASS_NS     UINT64_C(2000000000) /* that a stream is waited for */
+
+struct gyre_push_window {
+    struct gyre_push_window *next;
+    struct gyre_fold_queue *fold_queue;
+    uint8_t *memory;
+    uint64_t bytes;
+    bool used, asked, giving, on_stream; /* asked, giving: copies of INPUT and OUTPUT are posted */
+    struct gyre_stream_wait way;
+    const void *input; /* the program's; NULL: this rank has none */
+    void *output;
+    uint8_t *there; /* the place of OUTPUT in the window */
+    uint64_t in_bytes, out_bytes, ticket;
+};
+
+/* -- which operations -------------------------------------------------------------------------- */
+
+static bool suits_window(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
+                         const struct gyre_request *request)
+{
+    const struct gyre_shape *shape = &plan->shape;
+    const uint64_t in_bytes = gyre_shape_input_bytes(shape, mesh->n, mesh->rank);
+    const uint64_t out_bytes = gyre_shape_output_bytes(shape, mesh->n, mesh->rank);
+    if (!mesh->mirrors->fold_queue || mesh->no_windows || plan->form != GYRE_FORM_PUSH ||
+        shape->fold || plan->blocks.count)
+        return false;
+    return in_bytes + out_bytes && (!in_bytes || request->input.kind != GYRE_MEMORY_HOST) &&
+           (!out_bytes || request->output.kind != GYRE_MEMORY_HOST);
+}
+
+/* -- storage ----------------------------------------------------------------------------------- */
+
+static bool is_idle_window(const struct gyre_push_window *window)
+{
+    return !window->used && gyre_stream_wait_passed(&window->way);
+}
+
+/* The smallest idle window that is large enough. */
+static struct gyre_push_window *find_window(const struct gyre_mesh *mesh, uint64_t bytes)
+{
+    struct gyre_push_window *found = NULL;
+    for (struct gyre_push_window *it = mesh->windows; it; it = it->next)
+        if (is_idle_window(it) && it->bytes >= bytes && (!found || it->bytes < found->bytes))
+            found = it;
+    return found;
+}
+
+/* A window's bytes: a power of two, so that a few of them serve all. */
+static uint64_t length_of_window(uint64_t bytes)
+{
+    uint64_t length = LEAST_BYTES;
+    while (length < bytes && length < UINT64_C(1) << 62)
+        length *= 2;
+    return length;
+}
+
+static bool has_memory(const struct gyre_mesh *mesh, uint64_t length)
+{
+    struct gyre_device_identity identity;
+    const struct gyre_fold_queue *fold_queue = mesh->mirrors->fold_queue;
+    uint64_t made = length;
+    for (const struct gyre_push_window *it = mesh->windows; it; it = it->next)
+        made += it->bytes;
+    return !fold_queue->device->identify(fold_queue->index, &identity, NULL) &&
+           made <= identity.memory_bytes / SHARE;
+}
+
+/* Shares memory that all peers' devices map, so that their kernels reach it. Where that fails once
+ * it is not tried again. */
+static bool share_window(struct gyre_mesh *mesh, struct gyre_push_window *window)
+{
+    uint32_t id;
+    uint64_t offset;
+    void *base;
+    struct gyre_trouble trouble = {0};
+    int status = gyre_domain_share(mesh->domain, GYRE_MEMORY_CUDA, window->bytes, GYRE_SHARE_OPEN,
+                                   &base, &id, &trouble);
+    bool good =
+        !status && gyre_domain_locate(mesh->domain, GYRE_MEMORY_CUDA, base, window->bytes, &offset);
+    if (base && !good)
+        gyre_domain_unshare(mesh->domain, base);
+    if (!good)
+        gyre_log(GYRE_LOG_INFO, "CUDA memory that peers do not map goes by way of the host: %s",
+                 status ? trouble.text : "some peer's kernels do not reach this rank's");
+    mesh->no_windows = !good;
+    window->memory = base;
+    return good;
+}
+
+/* Makes a window, in a quiet moment: to share memory may wait for a device. */
+static struct gyre_push_window *make_window(struct gyre_mesh *mesh, uint64_t bytes)
+{
+    const uint64_t length = length_of_window(bytes);
+    if (!gyre_domain_copies_proven(mesh->domain) || !has_memory(mesh, length) ||
+        !gyre_quiet_begin())
+        return NULL;
+    struct gyre_push_window *window = calloc(1, sizeof(*window));
+    if (window)
+        *window = (struct gyre_push_window){
+            .next = mesh->windows, .fold_queue = mesh->mirrors->fold_queue, .bytes = length};
+    if (window && share_window(mesh, window)) {
+        mesh->windows = window;
+    } else {
+        free(window);
+        window = NULL;
+    }
+    gyre_quiet_end();
+    return window;
+}
+
+struct gyre_push_window *gyre_window_take(struct gyre_mesh *mesh, struct gyre_plan *plan,
+                                          const struct gyre_request *request)
+{
+    if (!suits_window(mesh, plan, request) || !gyre_plan_bind_whole(plan, mesh->n, mesh->rank))
+        return NULL;
+    const uint64_t in_bytes = gyre_shape_input_bytes(&plan->shape, mesh->n, mesh->rank);
+    const uint64_t out_bytes = gyre_shape_output_bytes(&plan->shape, mesh->n, mesh->rank);
+    const uint64_t apart = gyre_round_up(in_bytes, GRAIN);
+    struct gyre_push_window *window = find_window(mesh, apart + out_bytes);
+    if (!window && !(window = make_window(mesh, apart + out_bytes)))
+        return NULL;
+    window->used = true;
+    window->asked = window->giving = window->on_stream = false;
+    window->way = (struct gyre_stream_wait){0};
+    window->input = in_bytes ? request->input.address : NULL;
+    window->output = out_bytes ? request->output.address : NULL;
+    window->there = window->memory + apart;
+    window->in_bytes = in_bytes;
+    window->out_bytes = out_bytes;
+    return window;
+}
+
+void gyre_window_use(struct gyre_operation *op, struct gyre_push_window *window)
+{
+    op->window = window;
+    if (!window)
+        return;
+    op->input = window->memory;
+    op->output = window->there;
+}
+
+void gyre_window_release(struct gyre_push_window *window)
+{
+    if (window)
+        window->used = false;
+}
+
+/* -- copies ------------------------------------------------------------------------------------ */
+
+bool gyre_window_run(struct gyre_push_window *window)
+{
+    if (!window->input || window->asked || window->on_stream ||
+        !gyre_fold_queue_room(window->fold_queue))
+        return false;
+    window->ticket =
+        gyre_fold_queue_copy(window->fold_queue, window->memory, window->input, window->in_bytes);
+    window->asked = true;
+    return true;
+}
+
+bool gyre_window_ready(const struct gyre_push_window *window)
+{
+    return !window || !window->input || window->on_stream ||
+           (window->asked && gyre_fold_queue_done(window->fold_queue, window->ticket));
+}
+
+bool gyre_window_given(struct gyre_push_window *window)
+{
+    if (!window->output || window->on_stream)
+        return true;
+    if (!window->giving && !gyre_fold_queue_room(window->fold_queue))
+        return false;
+    if (!window->giving)
+        window->ticket = gyre_fold_queue_copy(window->fold_queue, window->output, window->there,
+                                              window->out_bytes);
+    window->giving = true;
+    return gyre_fold_queue_done(window->fold_queue, window->ticket);
+}
+
+int gyre_window_post_in(struct gyre_push_window *window, void *stream,
+                        const struct gyre_stream_wait *way, struct gyre_trouble *trouble)
+{
+    if (!window)
+        return 0;
+    window->on_stream = true;
+    window->way = *way;
+    return window->input ? gyre_fold_queue_copy_on(window->fold_queue, stream, window->memory,
+                                                   window->input, window->in_bytes, trouble)
+                         : 0;
+}
+
+int gyre_window_post_out(const struct gyre_push_window *window, void *stream,
+                         struct gyre_trouble *trouble)
+{
+    return window && window->output
+               ? gyre_fold_queue_copy_on(window->fold_queue, stream, window->output, window->there,
+                                         window->out_bytes, trouble)
+               : 0;
+}
+
+/* -- their end --------------------------------------------------------------------------------- */
+
+/* Every operation has ended, so the stream passes as soon as what stood before it is done. */
+static bool await_pass(const struct gyre_push_window *window)
+{
+    uint64_t limit = gyre_now_ns() + PASS_NS;
+    while (!gyre_stream_wait_passed(&window->way) && gyre_now_ns() < limit)
+        sched_yield();
+    return gyre_stream_wait_passed(&window->way);
+}
+
+void gyre_windows_drop(struct gyre_mesh *mesh, bool share_no_more)
+{
+    while (mesh->windows) {
+        struct gyre_push_window *window = mesh->windows;
+        mesh->windows = window->next;
+        if (!await_pass(window))
+            gyre_domain_forsake(mesh->domain, window->memory);
+        else if (share_no_more)
+            gyre_domain_unshare(mesh->domain, window->memory);
+        free(window);
+    }
+}

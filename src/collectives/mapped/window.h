@@ -1,0 +1,49 @@
+/* Windows: device memory that every peer's device maps, in place of buffers that none maps.
+ *
+ *     INPUT, the program's ──copy──▶ window ─┐                       ┌─▶ window ──copy──▶ OUTPUT
+ *                                            └─▶ PUSH by devices ────┘
+ *
+ * The copies stay on the device: the host's memory, which is far, has no part in them. A window is
+ * made at its first need, and serves one operation at a time. Where there is none the operation has
+ * a host mirror. Peers learn nothing of it: to them the window is the buffer.
+ *
+ * A window is made only where no trial of copies between devices is due (transport/domain): a peer
+ * whose stream is held could not answer one.
+ *
+ * All calls: owner. */
+#ifndef GYRE_COLLECTIVES_MAPPED_WINDOW_H
+#define GYRE_COLLECTIVES_MAPPED_WINDOW_H
+
+#include "collectives/mapped/mesh.h"
+
+/* Finds the window for these buffers, or makes one. NULL: they have no use for one, or there is
+ * none now. Nothing is copied yet. May block, where it makes one. */
+struct gyre_push_window *gyre_window_take(struct gyre_mesh *mesh, struct gyre_plan *plan,
+                                          const struct gyre_request *request);
+
+/* Lets the operation run on the window from here on. NULL: on its own buffers. */
+void gyre_window_use(struct gyre_operation *op, struct gyre_push_window *window);
+
+/* Posts the copy of INPUT. True if anything moved. */
+bool gyre_window_run(struct gyre_push_window *window);
+
+/* Is INPUT here? NULL allowed: yes. */
+bool gyre_window_ready(const struct gyre_push_window *window);
+
+/* Posts the copy of OUTPUT where that has not been done. Is all of it back? */
+bool gyre_window_given(struct gyre_push_window *window);
+
+/* Put the copies on the stream instead, which passes by those words. NULL allowed: nothing. */
+int gyre_window_post_in(struct gyre_push_window *window, void *stream,
+                        const struct gyre_stream_wait *way, struct gyre_trouble *trouble);
+int gyre_window_post_out(const struct gyre_push_window *window, void *stream,
+                         struct gyre_trouble *trouble);
+
+/* Gives the window back; the stream may still use it. NULL allowed. */
+void gyre_window_release(struct gyre_push_window *window);
+
+/* Waits for streams that still use the mesh's windows, but not for ever, and forgets the windows.
+ * Their memory is the domain's; `share_no_more`: peers unmap it, and it is freed. */
+void gyre_windows_drop(struct gyre_mesh *mesh, bool share_no_more);
+
+#endif
