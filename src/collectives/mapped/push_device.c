@@ -191,12 +191,11 @@ int gyre_push_post_on(const struct gyre_mesh *mesh, struct gyre_operation *op, v
                       struct gyre_trouble *trouble)
 {
     struct gyre_late_tables *tables = &mesh->mirrors->tables;
-    if (op->plan->push.whole->moves > GYRE_LATE_FOLDS)
-        return post_bare(mesh, op, stream, trouble);
     int status = gyre_stream_wait_take(&op->stream_wait, 2, trouble);
     if (status)
         return status;
-    op->table = gyre_late_take(tables, mesh->mirrors->fold_queue, &op->stream_wait);
+    op->table = gyre_late_take(tables, mesh->mirrors->fold_queue, op->plan->push.whole->moves,
+                               &op->stream_wait);
     if (op->table)
         return post_push(mesh, op, stream, trouble);
     gyre_stream_wait_give(&op->stream_wait);

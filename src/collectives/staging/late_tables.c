@@ -18,25 +18,42 @@ static bool has_tables(struct gyre_late_tables *tables, struct gyre_fold_queue *
     return tables->pinned.locked;
 }
 
-uint8_t *gyre_late_take(struct gyre_late_tables *tables, struct gyre_fold_queue *fold_queue,
-                        const struct gyre_stream_wait *way)
+/* Finds the first stretch of so many free tables; GYRE_LATE_TABLES: there is none. */
+static uint32_t find_tables(const struct gyre_late_tables *tables, uint32_t count)
 {
-    uint32_t i = 0;
+    uint32_t begin = 0;
+    for (uint32_t i = 0; i < GYRE_LATE_TABLES; i++) {
+        if (!is_free_table(tables, i))
+            begin = i + 1;
+        else if (i + 1 - begin == count)
+            return begin;
+    }
+    return GYRE_LATE_TABLES;
+}
+
+uint8_t *gyre_late_take(struct gyre_late_tables *tables, struct gyre_fold_queue *fold_queue,
+                        uint32_t folds, const struct gyre_stream_wait *way)
+{
+    const uint32_t count = folds ? (folds + GYRE_LATE_FOLDS - 1) / GYRE_LATE_FOLDS : 1;
     if (!has_tables(tables, fold_queue))
         return NULL;
-    while (i < GYRE_LATE_TABLES && !is_free_table(tables, i))
-        i++;
-    if (i == GYRE_LATE_TABLES)
+    const uint32_t begin = find_tables(tables, count);
+    if (begin == GYRE_LATE_TABLES)
         return NULL;
-    tables->used[i] = true;
-    tables->way[i] = *way;
-    return tables->pinned.memory + i * TABLE_BYTES;
+    for (uint32_t i = 0; i < count; i++) {
+        tables->used[begin + i] = count - i;
+        tables->way[begin + i] = *way;
+    }
+    return tables->pinned.memory + begin * TABLE_BYTES;
 }
 
 void gyre_late_give(struct gyre_late_tables *tables, const uint8_t *table)
 {
-    if (table)
-        tables->used[(uint64_t)(table - tables->pinned.memory) / TABLE_BYTES] = false;
+    if (!table)
+        return;
+    const uint64_t begin = (uint64_t)(table - tables->pinned.memory) / TABLE_BYTES;
+    for (uint64_t i = begin, end = begin + tables->used[begin]; i < end; i++)
+        tables->used[i] = 0;
 }
 
 void gyre_late_deinit(struct gyre_late_tables *tables, struct gyre_fold_queue *fold_queue)

@@ -10,21 +10,21 @@
 #include "collectives/staging/pinned.h"
 #include "collectives/staging/stream_wait.h"
 
-#define GYRE_LATE_FOLDS  8u /* of one operation */
+#define GYRE_LATE_FOLDS  8u /* of one table */
 #define GYRE_LATE_TABLES 64u
 
 struct gyre_late_tables {
-    struct gyre_pinned pinned; /* made by the first use */
-    bool used[GYRE_LATE_TABLES];
+    struct gyre_pinned pinned;       /* made by the first use */
+    uint32_t used[GYRE_LATE_TABLES]; /* tables that an operation has from here on; 0: none */
     struct gyre_stream_wait way[GYRE_LATE_TABLES]; /* which is passed when the table is free */
 };
 
-/* Returns a table of GYRE_LATE_FOLDS folds, for an operation on that stream; NULL: there is none
- * that devices reach. */
+/* Returns tables, one behind the other, of at least so many folds, for an operation on that stream;
+ * NULL: there are none that devices reach. */
 uint8_t *gyre_late_take(struct gyre_late_tables *tables, struct gyre_fold_queue *fold_queue,
-                        const struct gyre_stream_wait *way);
+                        uint32_t folds, const struct gyre_stream_wait *way);
 
-/* The operation needs the table no more; the stream may. NULL allowed. */
+/* The operation needs its tables no more; the stream may. NULL allowed. */
 void gyre_late_give(struct gyre_late_tables *tables, const uint8_t *table);
 
 void gyre_late_deinit(struct gyre_late_tables *tables, struct gyre_fold_queue *fold_queue);

@@ -272,6 +272,33 @@ static void every_verb_keeps_order(void **state)
     assert_int_equal(rig_run_everywhere(3, all_verbs), 0);
 }
 
+/* More folds than one table holds stand on the stream, too: the host posts nothing. */
+static int exchange_widely(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    (void)rig;
+    int bad = set_up(comm, &bench) || one_verb(comm, &bench, ALL_TO_ALL) ||
+              rig_check(gyre_barrier(comm) == 0, comm, "all have come");
+    int before = fakecuda_calls("cuEventRecord");
+    bad = bad || one_verb(comm, &bench, ALL_TO_ALL) ||
+          rig_check(fakecuda_calls("cuEventRecord") == before, comm, "the host posted a fold");
+    free(bench.host);
+    return gyre_finalize(comm) || bad;
+}
+
+static void list_ten(const struct rig *rig, int rank)
+{
+    (void)rig, (void)rank;
+    setenv("GYRE_DEVICES", "0,1,0,1,0,1,0,1,0,1", 1);
+}
+
+static void a_wide_exchange_stands_on_the_stream(void **state)
+{
+    struct rig rig = {.n = 10, .transport = "auto", .before = list_ten, .body = exchange_widely};
+    (void)state;
+    assert_int_equal(rig_run(&rig, 60), 0);
+}
+
 /* -- what is refused --------------------------------------------------------------------------- */
 
 /* Of another device, where there is one. */
@@ -601,6 +628,7 @@ int main(void)
         cmocka_unit_test(a_full_launch_queue_stops_nobody),
         cmocka_unit_test(memory_stays_where_nobody_could_write),
         cmocka_unit_test(the_helper_naps_as_long_as_it_says),
+        cmocka_unit_test(a_wide_exchange_stands_on_the_stream),
     };
     setenv("FAKECUDA_DEVICES", "2", 1);
     setenv("GYRE_DEVICES", "0,1,0,1", 0);
