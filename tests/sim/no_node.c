@@ -116,6 +116,17 @@ int gyre_domain_unshare(struct gyre_domain *domain, void *base)
     return GYRE_INVALID;
 }
 
+void gyre_domain_open_copy_queue(struct gyre_domain *domain)
+{
+    (void)domain;
+}
+
+bool gyre_domain_has_copy_queue(const struct gyre_domain *domain)
+{
+    (void)domain;
+    return true;
+}
+
 bool gyre_domain_copies_proven(struct gyre_domain *domain)
 {
     (void)domain;

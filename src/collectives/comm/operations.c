@@ -338,6 +338,16 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_request *request, 
 
 /* -- streams ----------------------------------------------------------------------------------- */
 
+/* Makes what could not be made any more while a stream is held. */
+static void prepare_for_streams(struct gyre_comm *comm)
+{
+    gyre_pinned_open(&comm->progress->fold_queue);
+    if (gyre_domain_has_copy_queue(comm->domain) || !gyre_quiet_begin())
+        return;
+    gyre_domain_open_copy_queue(comm->domain);
+    gyre_quiet_end();
+}
+
 /* Refuses a stream that is being captured: an operation needs the host each time it runs. */
 static int admit_stream(struct gyre_comm *comm, void *stream)
 {
@@ -349,7 +359,7 @@ static int admit_stream(struct gyre_comm *comm, void *stream)
                                   "the caller's stream is being captured into a CUDA graph: an "
                                   "operation is no part of one, start it outside the capture");
     if (!status)
-        gyre_pinned_open(&comm->progress->fold_queue);
+        prepare_for_streams(comm);
     return status;
 }
 

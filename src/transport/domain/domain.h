@@ -153,6 +153,11 @@ bool gyre_domain_mapped(const struct gyre_domain *domain,
 bool gyre_domain_shares(const struct gyre_domain *domain);
 bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer);
 
+/* Makes the queue by which a device copies messages, which the first such message would make: that
+ * may wait for all of the device's work. has_copy_queue: there is nothing to make. */
+void gyre_domain_open_copy_queue(struct gyre_domain *domain);
+bool gyre_domain_has_copy_queue(const struct gyre_domain *domain);
+
 /* Whether a device copies messages. No peer rings when a copy has ended, so the caller looks again
  * soon. */
 bool gyre_domain_is_copying(const struct gyre_domain *domain);

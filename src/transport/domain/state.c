@@ -77,6 +77,16 @@ bool gyre_domain_renews(const struct gyre_domain *domain, uint32_t peer)
     return domain->settings.renewal == GYRE_RENEW_ALWAYS || !gyre_address_same_host(here, there);
 }
 
+void gyre_domain_open_copy_queue(struct gyre_domain *domain)
+{
+    gyre_copy_queue_open(domain->lookup.copy_queue);
+}
+
+bool gyre_domain_has_copy_queue(const struct gyre_domain *domain)
+{
+    return gyre_copy_queue_has_queue(domain->lookup.copy_queue);
+}
+
 bool gyre_domain_is_copying(const struct gyre_domain *domain)
 {
     return gyre_copy_queue_busy(domain->lookup.copy_queue);

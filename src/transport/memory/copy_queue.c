@@ -21,6 +21,7 @@ struct gyre_copy_queue {
     pthread_mutex_t lock;
     struct gyre_tickets tickets; /* their queue is made by the first copy */
     _Atomic bool refused;        /* a copy, but not the device */
+    _Atomic bool opened;         /* the queue is made, or could not be */
     int status;                  /* negative: the device is lost */
     struct gyre_trouble trouble;
 };
@@ -80,6 +81,7 @@ static int open_queue(struct gyre_copy_queue *copy_queue)
         return copy_queue->status;
     copy_queue->status = copy_queue->device->queue_create(
         copy_queue->index, &copy_queue->tickets.queue, &copy_queue->trouble);
+    copy_queue->opened = true;
     return copy_queue->status;
 }
 
@@ -107,6 +109,20 @@ static void look_at_copies(struct gyre_copy_queue *copy_queue)
 }
 
 /* -- any thread -------------------------------------------------------------------------------- */
+
+bool gyre_copy_queue_has_queue(const struct gyre_copy_queue *copy_queue)
+{
+    return !copy_queue || copy_queue->opened;
+}
+
+void gyre_copy_queue_open(struct gyre_copy_queue *copy_queue)
+{
+    if (!copy_queue)
+        return;
+    pthread_mutex_lock(&copy_queue->lock);
+    open_queue(copy_queue);
+    pthread_mutex_unlock(&copy_queue->lock);
+}
 
 int gyre_copy_queue_copy(struct gyre_copy_queue *copy_queue, void *to, const void *from,
                          uint64_t bytes, uint64_t *ticket)

@@ -19,6 +19,11 @@ struct gyre_copy_queue *gyre_copy_queue_create(const struct gyre_device *device,
 /* Waits for what is under way. NULL allowed, as below. */
 void gyre_copy_queue_destroy(struct gyre_copy_queue *copy_queue);
 
+/* Makes the device's queue now, which a first copy would make: it may wait for all of the device's
+ * work. has_queue: it is made, or never will be. NULL allowed. */
+void gyre_copy_queue_open(struct gyre_copy_queue *copy_queue);
+bool gyre_copy_queue_has_queue(const struct gyre_copy_queue *copy_queue);
+
 /* Post a copy of at least a byte. 0: *ticket is the copy's; GYRE_AGAIN: no room now;
  * GYRE_UNSUPPORTED: not between these memories; otherwise negative: the device is lost to this
  * process, and gyre_copy_queue_message() says why. fetch() reads a span of a peer's region, of

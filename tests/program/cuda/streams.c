@@ -467,6 +467,38 @@ static void nothing_waits_for_a_held_stream(void **state)
                      0);
 }
 
+/* The first message that a device copies comes while the receiver's stream is held: the queue for
+ * it is there. */
+static int receive_while_held(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    (void)rig;
+    if (set_up(comm, &bench))
+        return 1;
+    bool first = gyre_rank(comm) == 0;
+    int bad = !first && gyre_send(comm, bench.other, COUNT, GYRE_I32, 0);
+    bad |= gyre_all_reduce_on(comm, bench.memory, bench.memory, COUNT, GYRE_I32, GYRE_SUM,
+                              bench.stream[0]);
+    bad = bad || (first && gyre_recv(comm, bench.other, COUNT, GYRE_I32, 1)) ||
+          failed(cuStreamSynchronize(bench.stream[0])) || gyre_barrier(comm);
+    free(bench.host);
+    return gyre_finalize(comm) || bad;
+}
+
+static void use_one_device(const struct rig *rig, int rank)
+{
+    (void)rig, (void)rank;
+    setenv("GYRE_DEVICES", "0,0", 1); /* no copies between devices are tried before */
+}
+
+static void messages_need_nothing_new(void **state)
+{
+    struct rig rig = {
+        .n = 2, .transport = "auto", .before = use_one_device, .body = receive_while_held};
+    (void)state;
+    assert_int_equal(rig_run(&rig, 60), 0);
+}
+
 /* -- naps -------------------------------------------------------------------------------------- */
 
 /* The slack of the helper's timer, in ns; -1: there is no helper, or no asking. */
@@ -629,6 +661,7 @@ int main(void)
         cmocka_unit_test(memory_stays_where_nobody_could_write),
         cmocka_unit_test(the_helper_naps_as_long_as_it_says),
         cmocka_unit_test(a_wide_exchange_stands_on_the_stream),
+        cmocka_unit_test(messages_need_nothing_new),
     };
     setenv("FAKECUDA_DEVICES", "2", 1);
     setenv("GYRE_DEVICES", "0,1,0,1", 0);
