@@ -125,7 +125,7 @@ static uint32_t sum_of_weights(const struct gyre_replica *replica)
 {
     uint32_t sum = 0;
     for (int i = 0; i < replica->parameters; i++)
-        sum = gyre_crc32c(sum, replica->host.item[i].value,
+        sum = gyre_crc32c(sum, replica->host_item[i].value,
                           replica->parameter[i]->count * sizeof(float));
     return sum;
 }
@@ -178,7 +178,7 @@ static int sum_of_state(const struct gyre_replica *r, uint32_t *sum, struct gyre
 {
     *sum = sum_of_weights(r);
     for (int b = 0; b < r->buffers; b++)
-        *sum = gyre_crc32c(*sum, r->host.item[r->parameters + b].value,
+        *sum = gyre_crc32c(*sum, r->host_item[r->parameters + b].value,
                            r->buffer[b]->count *
                                (r->buffer[b]->whole ? sizeof(int64_t) : sizeof(float)));
     int status = add_optimizer(r->optimizer, sum, trouble);
@@ -190,6 +190,8 @@ int gyre_train_compare_state(struct gyre_train *t)
 {
     uint32_t mine, *all = calloc((size_t)t->n, sizeof *all);
     int status = all ? gyre_replica_values_home(&t->replica, t->trouble) : -ENOMEM;
+    if (!status)
+        status = gyre_running_bring_home(&t->replica.running, t->trouble);
     if (!status)
         status = sum_of_state(&t->replica, &mine, t->trouble);
     if (!status)

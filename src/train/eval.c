@@ -6,12 +6,13 @@
 
 int gyre_train_share_buffers(struct gyre_train *t)
 {
-    int status = 0;
+    int status = gyre_running_bring_home(&t->replica.running, t->trouble);
     for (int i = 0; !status && i < t->replica.buffers; i++) {
-        void *value = t->replica.host.item[t->replica.parameters + i].value;
+        void *value = t->replica.host_item[t->replica.parameters + i].value;
         status = gyre_broadcast(t->comm, value, value, t->replica.buffer[i]->count,
                                 t->replica.buffer[i]->whole ? GYRE_I64 : GYRE_F32, 0);
     }
+    gyre_running_written(&t->replica.running);
     return gyre_train_explain(t, status);
 }
 

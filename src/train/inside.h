@@ -106,7 +106,6 @@ struct gyre_train {
     struct gyre_train_changes changes;
     struct gyre_learning_rate rate;
     double norm;      /* of the last gradient, where the engine computes it */
-    uint8_t *running; /* --elastic: the running means behind the last step that was completed */
     char *data_lines; /* what was compared of the data, before they were standardised */
     bool scaled;      /* of a newcomer: its samples are standardised */
     bool waiting;     /* processes wait to join, as the last step has told all ranks */
@@ -226,8 +225,8 @@ void gyre_train_free_shares(struct gyre_train *t);
 /* GYRE_AGAIN at the end of the epoch. */
 int gyre_train_step(struct gyre_train *t);
 
-/* Keeps the running means, which a step that fails leaves changed. */
-void gyre_train_keep_running(struct gyre_train *t);
+/* --elastic: keeps the running means behind a step, since a step that fails leaves them changed. */
+int gyre_train_keep_running(struct gyre_train *t);
 
 /* -- eval.c ------------------------------------------------------------------------------------ */
 

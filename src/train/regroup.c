@@ -97,8 +97,7 @@ static int take_those_left(struct gyre_train *t, char *lost, size_t size)
         gyre_finalize(old);
     else
         t->former = old;
-    if (t->running)
-        memcpy(t->replica.host.running, t->running, t->replica.host.bytes);
+    gyre_running_restore(&t->replica.running);
     return gyre_train_change_ranks(t);
 }
 
@@ -158,7 +157,8 @@ int gyre_train_catch_up(struct gyre_train *t)
         status = share_position(t, from);
     if (!status)
         status = gyre_replica_follow(&t->replica, from, t->trouble);
-    gyre_train_keep_running(t);
+    if (!status)
+        status = gyre_train_keep_running(t);
     if (!status)
         status = gyre_train_compare_state(t);
     if (!status)

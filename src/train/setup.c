@@ -344,12 +344,9 @@ int gyre_train_prepare_elastic(struct gyre_train *t)
 {
     if (!t->options->elastic)
         return 0;
-    if (!t->running)
-        t->running = malloc(t->replica.host.bytes + 1);
-    if (!t->running)
-        return no_memory_to_set_up(t);
-    gyre_train_keep_running(t);
-    return t->replica.optimizer ? 0 : gyre_replica_make_optimizer(&t->replica, t->trouble);
+    int status = gyre_train_keep_running(t);
+    return status || t->replica.optimizer ? status
+                                          : gyre_replica_make_optimizer(&t->replica, t->trouble);
 }
 
 /* What a training has more than an evaluation. */
@@ -400,7 +397,6 @@ void gyre_train_close(struct gyre_train *t)
     free(t->digest.seen);
     free(t->class_names);
     gyre_finalize(t->former);
-    free(t->running);
     free(t->data_lines);
     gyre_scale_deinit(&t->scale);
     gyre_dataset_close(&t->validation);

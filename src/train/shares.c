@@ -98,19 +98,16 @@ int gyre_train_resume_shares(struct gyre_train *t, const char *text)
 
 /* -- what a measurement needs ------------------------------------------------------------------ */
 
-/* A batch of this rank, as large as its part would be if all were alike; and what the buffers
- * held. */
+/* A batch of this rank, as large as its part would be if all were alike. */
 struct shares_trial {
     struct gyre_batch batch;
     uint64_t *index;
     float *x;
     void *y;
-    uint8_t *running;
 };
 
 static void trial_deinit(struct shares_trial *trial)
 {
-    free(trial->running);
     free(trial->index);
     free(trial->x);
     free(trial->y);
@@ -122,8 +119,7 @@ static bool trial_allocate(struct gyre_train *t, struct shares_trial *trial, uin
     trial->index = calloc(samples, sizeof *trial->index);
     trial->x = calloc(samples, t->data.features * sizeof *trial->x);
     trial->y = calloc(samples, wanted);
-    trial->running = malloc(t->replica.host.bytes + 1);
-    return trial->index && trial->x && trial->y && trial->running;
+    return trial->index && trial->x && trial->y;
 }
 
 static int trial_init(struct gyre_train *t, struct shares_trial *trial)
@@ -136,8 +132,7 @@ static int trial_init(struct gyre_train *t, struct shares_trial *trial)
         trial->index[i] = (rank + i * n) % t->data.samples;
     gyre_dataset_gather(&t->data, trial->index, samples, trial->x, trial->y);
     trial->batch = (struct gyre_batch){.samples = samples, .x = trial->x, .y = trial->y};
-    memcpy(trial->running, t->replica.host.running, t->replica.host.bytes);
-    return 0;
+    return gyre_running_keep(&t->replica.running, t->trouble);
 }
 
 /* A device has ended with it, too. */
@@ -177,7 +172,7 @@ static int time_own(struct gyre_train *t, const struct shares_trial *trial, uint
         status = time_window(t, trial, &of_window);
         *speed = w && of_window > *speed ? of_window : *speed;
     }
-    memcpy(t->replica.host.running, trial->running, t->replica.host.bytes);
+    gyre_running_restore(&t->replica.running);
     return status;
 }
 

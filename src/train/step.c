@@ -99,10 +99,9 @@ static int update(struct gyre_train *t, const struct gyre_ddp_result *r)
     return gyre_replica_update(&t->replica, gyre_learning_rate_at(&t->rate, t->step), t->trouble);
 }
 
-void gyre_train_keep_running(struct gyre_train *t)
+int gyre_train_keep_running(struct gyre_train *t)
 {
-    if (t->running)
-        memcpy(t->running, t->replica.host.running, t->replica.host.bytes);
+    return t->options->elastic ? gyre_running_keep(&t->replica.running, t->trouble) : 0;
 }
 
 /* -- a step ------------------------------------------------------------------------------------ */
@@ -153,11 +152,10 @@ int gyre_train_step(struct gyre_train *t)
     t->step++;
     t->epoch = behind.epoch;
     t->cursor = behind.cursor;
-    gyre_train_keep_running(t);
     t->stop |= r->stop > 0;
     t->leaving = (int)r->sum[GYRE_TRAIN_LEAVING_SUM];
     t->waiting = r->sum[GYRE_TRAIN_WAITING_SUM] > 0;
     add_up(t, r, since);
     gyre_train_tell_step(t, r, since);
-    return 0;
+    return gyre_train_keep_running(t);
 }

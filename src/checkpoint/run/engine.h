@@ -9,6 +9,9 @@
 /* The engine that stands at *ddp when a pass begins. */
 int gyre_run_add_engine(struct gyre_checkpoint *checkpoint, struct gyre_ddp *const *ddp);
 
+/* Running means. */
+int gyre_run_add_running(struct gyre_checkpoint *checkpoint, struct gyre_replica *replica);
+
 /* The optimiser and the loss scale. */
 int gyre_run_add_optimizer(struct gyre_checkpoint *checkpoint, struct gyre_replica *replica);
 

@@ -3,6 +3,7 @@
  *   run.c         the list, saved and loaded; its end
  *   network.c     a network ─▶ engine, running means, optimiser
  *   engine.c      values of an engine, and what it keeps of gradients that travel as another type
+ *   running.c     running means
  *   optimizer.c   a replica's optimiser and loss scale
  *   position.c    a sampler's position
  *   tensors.c     the caller's tensors and numbers

@@ -9,8 +9,7 @@ int gyre_run_add_replica(struct gyre_checkpoint *c, struct gyre_replica *r)
 {
     int status = gyre_run_add_engine(c, &r->ddp);
     if (!status)
-        status = gyre_checkpoint_add_tensors(c, GYRE_CHECKPOINT_MODEL, r->host.item + r->parameters,
-                                             r->buffers);
+        status = gyre_run_add_running(c, r);
     return status ? status : gyre_run_add_optimizer(c, r);
 }
 

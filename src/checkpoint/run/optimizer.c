@@ -45,7 +45,7 @@ static void list_states(struct bound_optimizer *b, struct gyre_run_pass *pass)
     for (int s = 0; s < states; s++) {
         float *at = b->states.whole[s];
         for (int i = 0; i < b->replica->parameters; i++) {
-            const struct gyre_ddp_parameter *as = &b->replica->host.item[i];
+            const struct gyre_ddp_parameter *as = &b->replica->host_item[i];
             const struct gyre_run_form form = {GYRE_GENERATION_TRAINING, GYRE_STORED_F32,
                                                (uint32_t)as->dimensions, as->shape};
             gyre_run_items_add(&pass->items, form, at, "optimizer.%s.%s", name[s], as->name);

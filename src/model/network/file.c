@@ -27,7 +27,7 @@ static struct gyre_stored_tensor tensor_of(const struct gyre_ddp_parameter *item
 void gyre_replica_list(const struct gyre_replica *r, struct gyre_stored_tensor *tensor)
 {
     for (int i = 0; i < items(r); i++)
-        tensor[i] = tensor_of(&r->host.item[i]);
+        tensor[i] = tensor_of(&r->host_item[i]);
 }
 
 int gyre_replica_save(struct gyre_replica *r, const char *path, struct gyre_trouble *trouble)
@@ -38,6 +38,8 @@ int gyre_replica_save(struct gyre_replica *r, const char *path, struct gyre_trou
     gyre_replica_bind(r);
     gyre_replica_list(r, tensor);
     int status = gyre_replica_values_home(r, trouble);
+    if (!status)
+        status = gyre_running_bring_home(&r->running, trouble);
     if (!status)
         status = gyre_safetensors_write(path, tensor, (uint64_t)items(r), NULL, 0, trouble);
     free(tensor);
@@ -75,7 +77,7 @@ static int expect_no_others(const struct gyre_replica *r, const struct gyre_safe
     for (uint64_t t = 0; t < gyre_safetensors_count(file); t++) {
         const char *name = gyre_safetensors_at(file, t)->name;
         int i = 0;
-        while (i < items(r) && strcmp(r->host.item[i].name, name) != 0)
+        while (i < items(r) && strcmp(r->host_item[i].name, name) != 0)
             i++;
         if (i == items(r))
             return gyre_trouble_set(trouble, GYRE_INVALID,
@@ -90,9 +92,10 @@ static int take_file(struct gyre_replica *r, const struct gyre_safetensors *file
 {
     gyre_replica_bind(r);
     for (int i = 0; i < items(r); i++) {
-        const struct gyre_stored_tensor *found = gyre_safetensors_find(file, r->host.item[i].name);
-        memcpy(r->host.item[i].value, found->data, found->bytes);
+        const struct gyre_stored_tensor *found = gyre_safetensors_find(file, r->host_item[i].name);
+        memcpy(r->host_item[i].value, found->data, found->bytes);
     }
+    gyre_running_written(&r->running);
     return gyre_replica_values_written(r, trouble);
 }
 
@@ -101,7 +104,7 @@ int gyre_replica_take(struct gyre_replica *r, const struct gyre_safetensors *fil
 {
     int status = 0;
     for (int i = 0; !status && i < items(r); i++) {
-        const struct gyre_stored_tensor want = tensor_of(&r->host.item[i]);
+        const struct gyre_stored_tensor want = tensor_of(&r->host_item[i]);
         status = expect_tensor(file, path, &want, trouble);
     }
     if (!status)

@@ -186,7 +186,7 @@ uint64_t gyre_network_outputs(const struct gyre_network *network)
 
 int gyre_network_parameters(struct gyre_network *network, const struct gyre_ddp_parameter **list)
 {
-    *list = network ? network->replica.host.item : NULL;
+    *list = network ? network->replica.host_item : NULL;
     if (!network)
         return 0;
     gyre_replica_bind(&network->replica);

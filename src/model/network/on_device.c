@@ -20,10 +20,9 @@ static int allocate_on_device(struct gyre_on_device *d, struct gyre_trouble *tro
             gyre_processor_alloc(d->on, value_size(d, p), trouble, "'%s'", d->parameter[p]->name);
         good = good && d->there[p];
     }
-    d->running = gyre_processor_alloc(d->on, d->host->bytes, trouble, "running figures");
     d->x = gyre_processor_alloc(d->on, gyre_model_batch(d->model) * row, trouble,
                                 "inputs of batches of %zu samples", gyre_model_batch(d->model));
-    return good && d->running && d->x ? 0 : -ENOMEM;
+    return good && d->x ? 0 : -ENOMEM;
 }
 
 static int allocate_on_host(struct gyre_on_device *d)
@@ -34,7 +33,7 @@ static int allocate_on_host(struct gyre_on_device *d)
 }
 
 int gyre_on_device_init(struct gyre_on_device *d, struct gyre_model *model,
-                        const struct gyre_host_copy *host, struct gyre_trouble *trouble)
+                        const struct gyre_ddp_parameter *host, struct gyre_trouble *trouble)
 {
     struct gyre_processor *on = gyre_model_processor(model);
     *d = (struct gyre_on_device){.model = model, .host = host};
@@ -42,7 +41,6 @@ int gyre_on_device_init(struct gyre_on_device *d, struct gyre_model *model,
         return 0;
     d->on = on;
     d->parameters = gyre_model_parameters(model, &d->parameter);
-    d->buffers = gyre_model_buffers(model, &d->buffer);
     int status = allocate_on_host(d);
     if (!status)
         status = allocate_on_device(d, trouble);
@@ -54,10 +52,8 @@ void gyre_on_device_deinit(struct gyre_on_device *d)
 {
     for (int p = 0; d->there && p < d->parameters; p++)
         d->on->table->free(d->on, d->there[p]);
-    if (d->on) {
-        d->on->table->free(d->on, d->running);
+    if (d->on)
         d->on->table->free(d->on, d->x);
-    }
     free(d->there);
     free(d->outputs);
     *d = (struct gyre_on_device){0};
@@ -67,9 +63,6 @@ void gyre_on_device_bind(struct gyre_on_device *d)
 {
     for (int p = 0; p < d->parameters && !d->joined; p++)
         d->parameter[p]->value = d->there[p];
-    for (int b = 0; b < d->buffers; b++)
-        d->buffer[b]->value =
-            d->running + ((uint8_t *)d->host->item[d->parameters + b].value - d->host->running);
 }
 
 /* -- values ------------------------------------------------------------------------------------ */
@@ -78,7 +71,7 @@ int gyre_on_device_values_home(struct gyre_on_device *d, struct gyre_trouble *tr
 {
     int status = 0;
     for (int p = 0; !status && d->joined && p < d->parameters; p++)
-        status = d->on->table->get(d->on, d->host->item[p].value, d->parameter[p]->value,
+        status = d->on->table->get(d->on, d->host[p].value, d->parameter[p]->value,
                                    value_size(d, p), trouble);
     return status;
 }
@@ -87,7 +80,7 @@ int gyre_on_device_values_there(struct gyre_on_device *d, struct gyre_trouble *t
 {
     int status = 0;
     for (int p = 0; !status && d->on && p < d->parameters; p++)
-        status = d->on->table->put(d->on, d->parameter[p]->value, d->host->item[p].value,
+        status = d->on->table->put(d->on, d->parameter[p]->value, d->host[p].value,
                                    value_size(d, p), trouble);
     return status;
 }
@@ -99,10 +92,7 @@ int gyre_on_device_begin(struct gyre_on_device *d, const float **x, size_t sampl
 {
     const size_t row = gyre_volume_count(gyre_model_input(d->model)) * sizeof(float);
     int status = d->on && !d->joined ? gyre_on_device_values_there(d, trouble) : 0;
-    if (status || !d->on)
-        return status;
-    status = d->on->table->put(d->on, d->running, d->host->running, d->host->bytes, trouble);
-    if (status || gyre_processor_owns(d->on, *x))
+    if (status || !d->on || gyre_processor_owns(d->on, *x))
         return status;
     status = d->on->table->put(d->on, d->x, *x, samples * row, trouble);
     *x = d->x;
@@ -118,10 +108,4 @@ int gyre_on_device_outputs(struct gyre_on_device *d, const float **outputs, size
                                    samples * gyre_model_outputs(d->model) * sizeof(float), trouble);
     *outputs = d->outputs;
     return status;
-}
-
-int gyre_on_device_end(struct gyre_on_device *d, struct gyre_trouble *trouble)
-{
-    return d->on ? d->on->table->get(d->on, d->host->running, d->running, d->host->bytes, trouble)
-                 : 0;
 }

@@ -22,14 +22,17 @@ static int allocate_values(struct gyre_replica *r)
     size_t bytes = LINE;
     for (int p = 0; p < r->parameters; p++)
         bytes += gyre_round_up(r->parameter[p]->count * sizeof(float), LINE);
-    for (int b = 0; b < r->buffers; b++)
-        r->host.bytes += gyre_round_up(buffer_bytes(r->buffer[b]), LINE);
     r->values = aligned_alloc(LINE, bytes);
-    r->host.running = aligned_alloc(LINE, r->host.bytes + LINE);
-    if (r->host.running)
-        memset(r->host.running, 0, r->host.bytes + LINE);
-    r->host.item = calloc((size_t)r->parameters + (size_t)r->buffers + 1, sizeof *r->host.item);
-    return r->values && r->host.running && r->host.item ? 0 : -ENOMEM;
+    r->host_item = calloc((size_t)r->parameters + (size_t)r->buffers + 1, sizeof *r->host_item);
+    return r->values && r->host_item ? 0 : -ENOMEM;
+}
+
+static int allocate_running(struct gyre_replica *r, struct gyre_trouble *trouble)
+{
+    size_t bytes = 0;
+    for (int b = 0; b < r->buffers; b++)
+        bytes += gyre_round_up(buffer_bytes(r->buffer[b]), LINE);
+    return gyre_running_init(&r->running, gyre_model_processor(r->model), bytes, trouble);
 }
 
 static void lay_out_parameters(struct gyre_replica *r)
@@ -37,9 +40,9 @@ static void lay_out_parameters(struct gyre_replica *r)
     float *at = r->values;
     for (int p = 0; p < r->parameters; p++) {
         struct gyre_parameter *from = r->parameter[p];
-        r->host.item[p] = (struct gyre_ddp_parameter){from->name, GYRE_F32, from->dims, {0}, at};
+        r->host_item[p] = (struct gyre_ddp_parameter){from->name, GYRE_F32, from->dims, {0}, at};
         for (int d = 0; d < from->dims; d++)
-            r->host.item[p].shape[d] = from->shape[d];
+            r->host_item[p].shape[d] = from->shape[d];
         from->value = at;
         at += gyre_round_up(from->count, LINE / sizeof(float));
     }
@@ -47,10 +50,10 @@ static void lay_out_parameters(struct gyre_replica *r)
 
 static void lay_out_buffers(struct gyre_replica *r)
 {
-    uint8_t *at = r->host.running;
+    uint8_t *at = r->running.host;
     for (int b = 0; b < r->buffers; b++) {
         struct gyre_running_buffer *from = r->buffer[b];
-        r->host.item[r->parameters + b] = (struct gyre_ddp_parameter){
+        r->host_item[r->parameters + b] = (struct gyre_ddp_parameter){
             from->name, from->whole ? GYRE_I64 : GYRE_F32, from->dims, {from->count}, at};
         from->value = at;
         at += gyre_round_up(buffer_bytes(from), LINE);
@@ -68,10 +71,12 @@ int gyre_replica_init(struct gyre_replica *r, struct gyre_model *model,
     if (status)
         return gyre_trouble_set(trouble, status, "no memory for the values of a network");
     lay_out_parameters(r);
-    lay_out_buffers(r);
-    status = gyre_on_device_init(&r->device, model, &r->host, trouble);
+    status = gyre_on_device_init(&r->device, model, r->host_item, trouble);
+    if (!status)
+        status = allocate_running(r, trouble);
     if (status)
         return status;
+    lay_out_buffers(r);
     return gyre_loss_meter_init(&r->meter, gyre_model_processor(model), gyre_model_batch(model),
                                 gyre_model_outputs(model), trouble);
 }
@@ -93,10 +98,10 @@ void gyre_replica_deinit(struct gyre_replica *r)
     free(r->stretch);
     gyre_ddp_destroy(r->ddp);
     gyre_on_device_deinit(&r->device);
+    gyre_running_deinit(&r->running);
     gyre_model_destroy(r->model);
-    free(r->host.item);
+    free(r->host_item);
     free(r->values);
-    free(r->host.running);
     *r = (struct gyre_replica){0};
 }
 
@@ -108,8 +113,11 @@ void gyre_replica_bind(struct gyre_replica *r)
         r->parameter[p]->value = gyre_ddp_value(r->ddp, p);
         r->parameter[p]->gradient = gyre_ddp_gradient(r->ddp, p);
         if (!r->device.on)
-            r->host.item[p].value = r->parameter[p]->value;
+            r->host_item[p].value = r->parameter[p]->value;
     }
+    for (int b = 0; b < r->buffers; b++)
+        r->buffer[b]->value =
+            gyre_running_place(&r->running, r->host_item[r->parameters + b].value);
     gyre_on_device_bind(&r->device);
 }
 
@@ -121,7 +129,7 @@ static int join_on_device(struct gyre_replica *r, struct gyre_ddp_options *optio
     gyre_replica_bind(r);
     int status = there ? gyre_replica_values_written(r, gyre_thread_trouble()) : -ENOMEM;
     for (int p = 0; !status && p < r->parameters; p++) {
-        there[p] = r->host.item[p];
+        there[p] = r->host_item[p];
         there[p].value = r->parameter[p]->value;
     }
     options->stream = on->table->stream(on);
@@ -134,7 +142,7 @@ static int join_on_device(struct gyre_replica *r, struct gyre_ddp_options *optio
 
 static int join_on_host(struct gyre_replica *r, const struct gyre_ddp_options *options)
 {
-    int status = gyre_ddp_create(&r->ddp, r->comm, r->host.item, r->parameters, options);
+    int status = gyre_ddp_create(&r->ddp, r->comm, r->host_item, r->parameters, options);
     if (status || !options->sharded)
         return status;
     free(r->values); /* the engine has its own */
@@ -146,11 +154,14 @@ int gyre_replica_join(struct gyre_replica *r, struct gyre_comm *comm,
                       const struct gyre_ddp_options *options)
 {
     struct gyre_ddp_options all = *options;
-    all.buffers = (struct gyre_ddp_buffers){r->host.item + r->parameters, r->buffers};
+    all.buffers = (struct gyre_ddp_buffers){r->host_item + r->parameters, r->buffers};
     all.norm |= r->scaler.enabled;
     r->comm = comm;
     r->sharded = options->sharded;
-    int status = r->device.on ? join_on_device(r, &all) : join_on_host(r, &all);
+    int status = gyre_running_bring_home(&r->running, gyre_thread_trouble());
+    if (!status)
+        status = r->device.on ? join_on_device(r, &all) : join_on_host(r, &all);
+    gyre_running_written(&r->running);
     if (!status)
         gyre_replica_bind(r);
     return status;
@@ -159,7 +170,10 @@ int gyre_replica_join(struct gyre_replica *r, struct gyre_comm *comm,
 int gyre_replica_regroup(struct gyre_replica *r, struct gyre_comm *comm)
 {
     r->comm = comm;
-    int status = gyre_ddp_regroup(r->ddp, comm, NULL);
+    int status = gyre_running_bring_home(&r->running, gyre_thread_trouble());
+    if (!status)
+        status = gyre_ddp_regroup(r->ddp, comm, NULL);
+    gyre_running_written(&r->running);
     if (!status)
         gyre_replica_bind(r);
     return status;
@@ -224,6 +238,10 @@ static int pass_forward(struct gyre_replica *r, const float *x, size_t samples, 
         gyre_replica_bind(r); /* also without an engine */
     int status = gyre_on_device_begin(&r->device, &x, samples, trouble);
     if (!status)
+        status = gyre_running_bring_there(&r->running, trouble);
+    if (train)
+        gyre_running_changed(&r->running);
+    if (!status)
         status = gyre_model_forward(r->model, x, samples, train, outputs, trouble);
     return finish_pass(r, status, false);
 }
@@ -265,6 +283,5 @@ void gyre_replica_clear_loss(struct gyre_replica *r)
 int gyre_replica_backward(struct gyre_replica *r, bool adds, bool tells,
                           struct gyre_trouble *trouble)
 {
-    int status = finish_pass(r, gyre_model_backward(r->model, adds, trouble), tells);
-    return status ? status : gyre_on_device_end(&r->device, trouble);
+    return finish_pass(r, gyre_model_backward(r->model, adds, trouble), tells);
 }

@@ -15,6 +15,7 @@
 #include "model/learning/optimizer.h"
 #include "model/learning/scaler.h"
 #include "model/network/on_device.h"
+#include "model/network/running.h"
 
 #include <gyre/ddp.h>
 
@@ -37,7 +38,8 @@ struct gyre_replica {
     int parameters, buffers;
     struct gyre_parameter *const *parameter;
     struct gyre_running_buffer *const *buffer;
-    struct gyre_host_copy host;
+    struct gyre_ddp_parameter *host_item; /* in host memory: parameters, then buffers */
+    struct gyre_running running;          /* what the buffers hold */
     float *values; /* of parameters; NULL once a sharded engine has its own */
 
     struct gyre_comm *comm;
@@ -82,8 +84,9 @@ int gyre_replica_join(struct gyre_replica *replica, struct gyre_comm *comm,
  * of the rank that has completed most steps. Collective. The engine's status. */
 int gyre_replica_regroup(struct gyre_replica *replica, struct gyre_comm *comm);
 
-/* Before anybody reads the values that host.item[].value shows, and when somebody has written them:
- * where a device computes they are copies of its own, once there is an engine. */
+/* Before anybody reads the values that host_item[].value shows, and when somebody has written them:
+ * where a device computes they are copies of its own, once there is an engine. Buffers have their
+ * own calls: running.h. */
 int gyre_replica_values_home(struct gyre_replica *replica, struct gyre_trouble *trouble);
 int gyre_replica_values_written(struct gyre_replica *replica, struct gyre_trouble *trouble);
 

@@ -163,6 +163,34 @@ static int run_trial(struct gyre_comm *comm, struct bench *b, const struct trial
     return bad;
 }
 
+/* -- what travels ------------------------------------------------------------------------------ */
+
+/* Copies of a step behind the first ones, whose rows are the device's already. */
+static int copies_of_a_step(struct gyre_comm *comm, struct bench *b, bool convnet)
+{
+    const struct trial trial = {.name = "copies", .convnet = convnet, .by_device = true};
+    int copies = 0;
+    int bad = make_networks(comm, b, &trial);
+    for (int step = 0; !bad && step < 3; step++) {
+        copies = fakecuda_calls("cuMemcpyAsync");
+        bad = learn(comm, b, step, &trial);
+        copies = fakecuda_calls("cuMemcpyAsync") - copies;
+    }
+    for (int side = 0; side < 2; side++)
+        gyre_network_destroy(b->network[side]);
+    return bad ? -1 : copies;
+}
+
+/* Running figures stay where they are: batch norm copies nothing that a perceptron does not. */
+static int figures_stay(struct gyre_comm *comm, struct bench *b)
+{
+    const int least = copies_of_a_step(comm, b, false), found = copies_of_a_step(comm, b, true);
+    if (least < 0 || found < 0 || found == least)
+        return least < 0 || found < 0;
+    fprintf(stderr, "a step of a convnet makes %d copies, of a perceptron %d\n", found, least);
+    return 1;
+}
+
 static int as_the_cpu(struct gyre_comm *comm, struct rig *rig)
 {
     struct bench b = {.stream = NULL};
@@ -176,6 +204,8 @@ static int as_the_cpu(struct gyre_comm *comm, struct rig *rig)
     b.there = memory;
     for (size_t i = 0; !bad && i < sizeof trials / sizeof *trials; i++)
         bad = run_trial(comm, &b, &trials[i]);
+    if (!bad && fakecuda_stands_in() && gyre_size(comm) == 1)
+        bad = figures_stay(comm, &b);
     gyre_free(comm, memory);
     bad = bad || (fakecuda_stands_in() &&
                   rig_check(fakecuda_alive().contexts == 1, comm, "no stray on another device"));
