@@ -73,7 +73,7 @@ trained                  base checkpoint data model/learning model/network model
 report                   base base/disk
 checkpoint/run           base checkpoint ddp/agreement.h ddp/engine.h model/network sampler/order.h
 checkpoint               base base/disk data data/files data/safetensors
-model/network            base data data/safetensors model/learning model/nets
+model/network            base data data/safetensors ddp/engine.h model/learning model/nets
 model/nets               base model/processor model/layers
 model/learning           base model/processor model/layers sampler
 model/layers             base model/processor

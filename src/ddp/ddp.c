@@ -146,6 +146,21 @@ bool gyre_ddp_on_device(const struct gyre_ddp *ddp)
     return ddp->place.on != NULL;
 }
 
+void gyre_ddp_leave_found(struct gyre_ddp *ddp)
+{
+    ddp->place.leaves = ddp->place.on != NULL;
+}
+
+struct gyre_ddp_found gyre_ddp_found(const struct gyre_ddp *ddp)
+{
+    const struct gyre_ddp_place *place = &ddp->place;
+    return (struct gyre_ddp_found){
+        .passes = place->passes,
+        .squares = ddp->options.norm ? &place->block->squares : NULL,
+        .bad = gyre_ddp_leaves_all(ddp) ? &place->block->bad : NULL,
+    };
+}
+
 bool gyre_ddp_in_step(const struct gyre_ddp *ddp)
 {
     return ddp->open;

@@ -67,6 +67,7 @@ struct gyre_ddp_place {
     double *partials;               /* on the device: workspace for the largest bucket */
     uint8_t *notes;                 /* on the host: as they travel */
     bool passing, reducing, looked; /* since the host has waited: passes, reductions, looks */
+    bool leaves;                    /* what a step has found stays there: engine.h */
 };
 
 struct gyre_ddp {
@@ -256,6 +257,12 @@ int gyre_ddp_meet_passes(struct gyre_ddp *ddp);
 int gyre_ddp_await_stream(struct gyre_ddp *ddp);
 int gyre_ddp_await_passes(struct gyre_ddp *ddp);
 int gyre_ddp_await_road(struct gyre_ddp *ddp);
+
+/* Whether the host leaves looks in the block, and waits for nothing in a step of one rank. */
+static inline bool gyre_ddp_leaves_all(const struct gyre_ddp *ddp)
+{
+    return ddp->place.leaves && ddp->n == 1;
+}
 
 /* Begins the block of a step; waits for what was found. *bad stays what it is already; both may be
  * NULL, and stay what they are on the host. */

@@ -234,6 +234,9 @@ int gyre_ddp_clear_block(struct gyre_ddp *ddp)
     struct gyre_trouble told = {0};
     ddp->place.looked = false;
     ddp->place.passing = true;
+    int status = ddp->place.leaves ? gyre_ddp_meet_stream(ddp) : 0; /* who may read it still */
+    if (status)
+        return status;
     return on ? gyre_ddp_told(on->table->put(on, ddp->place.block, &empty, sizeof empty, &told),
                               &told)
               : 0;

@@ -232,7 +232,8 @@ int gyre_ddp_ask_skip(struct gyre_ddp *ddp)
 static int finish_note(struct gyre_ddp *ddp)
 {
     struct gyre_ddp_note *own = gyre_ddp_own_note(ddp);
-    int status = ddp->place.looked ? gyre_ddp_take_block(ddp, &own->bad, NULL) : 0;
+    bool taken = ddp->place.looked && !gyre_ddp_leaves_all(ddp);
+    int status = taken ? gyre_ddp_take_block(ddp, &own->bad, NULL) : 0;
     own->seen_count = ddp->seen_count;
     for (int k = 0; k < GYRE_DDP_SUMS; k++)
         if (!isfinite(own->sum[k]) && own->bad == GYRE_BAD_NONE)
@@ -303,6 +304,7 @@ static int check_unused(const struct gyre_ddp *ddp)
 static int finish_gradients(struct gyre_ddp *ddp)
 {
     bool gathered = gyre_ddp_norm_is_gathered(ddp);
+    bool taken = ddp->options.norm && !gathered && !ddp->place.leaves;
     double factor = ddp->result.factor, squares = 0;
     for (int rank = 0; gathered && rank < ddp->n; rank++)
         squares += ddp->note[rank].squares;
@@ -315,7 +317,7 @@ static int finish_gradients(struct gyre_ddp *ddp)
         if (!ddp->options.unscaled && factor != 1)
             gyre_ddp_scale(ddp, data, count, bucket->type, factor);
     }
-    int status = !ddp->options.norm || gathered ? 0 : gyre_ddp_take_block(ddp, NULL, &squares);
+    int status = taken ? gyre_ddp_take_block(ddp, NULL, &squares) : 0;
     ddp->result.norm = sqrt(squares) * factor;
     if (!ddp->options.unscaled)
         ddp->result.factor = 1;
@@ -349,7 +351,15 @@ static int end_step(struct gyre_ddp *ddp)
         status = gyre_ddp_settle(ddp);
     if (!status && ddp->result.samples)
         rescale_wire(ddp, factor);
-    return status ? status : gyre_ddp_await_passes(ddp);
+    return status || ddp->place.leaves ? status : gyre_ddp_await_passes(ddp);
+}
+
+/* That is not communication. A part of a step is waited for, since the next one writes where its
+ * passes read. */
+static int await_backward(struct gyre_ddp *ddp)
+{
+    return gyre_ddp_leaves_all(ddp) && !ddp->no_sync ? gyre_ddp_meet_stream(ddp)
+                                                     : gyre_ddp_await_stream(ddp);
 }
 
 int gyre_ddp_wait(struct gyre_ddp *ddp)
@@ -358,7 +368,7 @@ int gyre_ddp_wait(struct gyre_ddp *ddp)
         return GYRE_INVALID;
     if (ddp->failed)
         return ddp->failed;
-    int status = gyre_ddp_await_stream(ddp); /* that is not communication */
+    int status = await_backward(ddp);
     uint64_t start = gyre_now_ns();
     ddp->open = false;
     fill_unused(ddp);

@@ -24,6 +24,7 @@
 
 #include "checkpoint/run/run.h"
 #include "model/learning/learning_rate.h"
+#include "model/network/late.h"
 #include "model/network/resident.h"
 #include "model/network/update.h"
 #include "report/report.h"
@@ -70,6 +71,12 @@ struct gyre_train_tally {
     uint64_t steps;
 };
 
+/* A step that is done, as far as it is known by its end. */
+struct gyre_train_done {
+    struct gyre_ddp_result result;
+    uint64_t step, epoch, since_ns;
+};
+
 /* The samples of this rank in an epoch; digest.c. */
 struct gyre_train_digest {
     uint8_t *seen; /* by sample, how often; NULL: not asked for */
@@ -105,7 +112,9 @@ struct gyre_train {
     struct gyre_checkpoint *checkpoint; /* the list of what is saved */
     struct gyre_train_changes changes;
     struct gyre_learning_rate rate;
-    double norm;      /* of the last gradient, where the engine computes it */
+    double norm;                   /* of the last gradient, where the engine computes it */
+    struct gyre_train_done behind; /* the last step, where its end is not known yet */
+    uint64_t settled_ns;           /* when the end of one was known last */
     char *data_lines; /* what was compared of the data, before they were standardised */
     bool scaled;      /* of a newcomer: its samples are standardised */
     bool waiting;     /* processes wait to join, as the last step has told all ranks */
@@ -222,8 +231,12 @@ void gyre_train_free_shares(struct gyre_train *t);
 
 /* -- step.c ------------------------------------------------------------------------------------ */
 
-/* GYRE_AGAIN at the end of the epoch. */
+/* GYRE_AGAIN at the end of the epoch. On a device the host may learn of the end of a step in the
+ * next one (model/network/late.h). */
 int gyre_train_step(struct gyre_train *t);
+
+/* Until the end of every step is known, before anything else than a step. */
+int gyre_train_settle(struct gyre_train *t);
 
 /* --elastic: keeps the running means behind a step, since a step that fails leaves them changed. */
 int gyre_train_keep_running(struct gyre_train *t);
@@ -258,7 +271,7 @@ bool gyre_train_lost_patience(const struct gyre_train *t, uint64_t epochs);
 /* -- tell.c ------------------------------------------------------------------------------------ */
 
 int gyre_train_open_report(struct gyre_train *t);
-void gyre_train_tell_step(struct gyre_train *t, const struct gyre_ddp_result *r, uint64_t since_ns);
+void gyre_train_tell_step(struct gyre_train *t, const struct gyre_train_done *done);
 
 void gyre_train_tell_start(struct gyre_train *t); /* who trains on what, how large a step is */
 

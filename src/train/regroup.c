@@ -140,12 +140,14 @@ static int share_position(struct gyre_train *t, int from)
 static void tell_taken_over(struct gyre_train *t, const struct gyre_train_tally *before)
 {
     const struct gyre_train_tally *now = &t->tally;
-    struct gyre_ddp_result step = {.samples = (uint64_t)(now->samples - before->samples)};
-    step.sum[GYRE_TRAIN_LOSS_SUM] = now->loss - before->loss;
-    step.sum[GYRE_TRAIN_RIGHT_SUM] = now->right - before->right;
     uint64_t took_ns = (uint64_t)((now->seconds - before->seconds) * 1e9);
+    struct gyre_train_done done = {
+        .step = t->step, .epoch = t->epoch, .since_ns = gyre_now_ns() - took_ns};
+    done.result.samples = (uint64_t)(now->samples - before->samples);
+    done.result.sum[GYRE_TRAIN_LOSS_SUM] = now->loss - before->loss;
+    done.result.sum[GYRE_TRAIN_RIGHT_SUM] = now->right - before->right;
     if (now->steps > before->steps)
-        gyre_train_tell_step(t, &step, gyre_now_ns() - took_ns);
+        gyre_train_tell_step(t, &done);
 }
 
 int gyre_train_catch_up(struct gyre_train *t)
@@ -194,7 +196,9 @@ void gyre_train_tell_ranks(const struct gyre_train *t, const char *what)
 static int regroup_once(struct gyre_train *t, char lost[700])
 {
     *t->trouble = (struct gyre_trouble){0};
-    int status = take_those_left(t, lost, 700);
+    int status = gyre_train_settle(t);
+    if (!status)
+        status = take_those_left(t, lost, 700);
     if (!status && t->n < t->options->elastic && !t->patient)
         return refuse_so_few(t, lost);
     if (!status)

@@ -7,7 +7,9 @@
 #include "train/inside.h"
 
 #include "base/clock.h"
+#include "ddp/engine.h"
 
+#include <math.h>
 #include <string.h>
 
 /* -- a part: forward and backward -------------------------------------------------------------- */
@@ -22,14 +24,17 @@ static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, struc
         gyre_resident_has(&t->resident)
             ? gyre_resident_rows(&t->resident, batch->index, batch->samples, &x, t->trouble)
             : 0;
-    gyre_replica_clear_loss(&t->replica);
+    if (!gyre_late_loss(&t->replica) || !gyre_ddp_adds(t->replica.ddp))
+        gyre_replica_clear_loss(&t->replica);
     if (!status)
         status = gyre_replica_forward(&t->replica, x, batch->samples, true,
                                       gyre_train_wanted(&t->data, batch), t->trouble);
     if (!status)
         status =
             gyre_replica_backward(&t->replica, gyre_ddp_adds(t->replica.ddp), true, t->trouble);
-    return status ? status : gyre_replica_take_loss(&t->replica, loss, t->trouble);
+    return status || gyre_late_loss(&t->replica)
+               ? status
+               : gyre_replica_take_loss(&t->replica, loss, t->trouble);
 }
 
 /* Who waits to join and who wants to leave is told by sums that travel with the gradients. */
@@ -61,7 +66,7 @@ static int run_part(struct gyre_train *t, const struct gyre_batch *batch, bool l
 
 /* -- the update -------------------------------------------------------------------------------- */
 
-static int tell_nonfinite(struct gyre_train *t, const struct gyre_ddp_result *r)
+static int tell_nonfinite(struct gyre_train *t, const struct gyre_ddp_result *r, uint64_t step)
 {
     const char *name = r->culprit_name;
     t->common = true;
@@ -69,15 +74,15 @@ static int tell_nonfinite(struct gyre_train *t, const struct gyre_ddp_result *r)
         return gyre_trouble_set(t->trouble, GYRE_INVALID,
                                 "step %llu: the sum of all ranks' gradients is not finite: the "
                                 "learning rate may be too high, or --clip missing",
-                                (unsigned long long)t->step + 1);
+                                (unsigned long long)step);
     if (strncmp(name, "sum ", 4) == 0)
         name = name[4] == '0' + GYRE_TRAIN_LOSS_SUM ? "its loss" : "a sum";
     return gyre_trouble_set(
         t->trouble, GYRE_INVALID,
         "step %llu: rank %d has a NaN or an infinity in %s%s: look at its data, "
         "lower --lr, or set --clip",
-        (unsigned long long)t->step + 1, r->culprit,
-        name == r->culprit_name ? "the gradient of " : "", name);
+        (unsigned long long)step, r->culprit, name == r->culprit_name ? "the gradient of " : "",
+        name);
 }
 
 /* Gradients carry the loss scale, and so do their norm and what it is clipped to. */
@@ -88,15 +93,22 @@ static int clip(struct gyre_train *t, const struct gyre_ddp_result *r)
     return t->options->clip > 0 ? gyre_ddp_clip(t->replica.ddp, t->options->clip * scale) : 0;
 }
 
+static int refuse_step(struct gyre_train *t, const struct gyre_ddp_result *r)
+{
+    int status = gyre_train_settle(t); /* the step before may be why */
+    return status ? status : tell_nonfinite(t, r, t->step + 1);
+}
+
 static int update(struct gyre_train *t, const struct gyre_ddp_result *r)
 {
+    const double rate = gyre_learning_rate_at(&t->rate, t->step);
     if (r->nonfinite && !t->replica.scaler.enabled)
-        return tell_nonfinite(t, r);
-    int status = clip(t, r);
+        return refuse_step(t, r);
     gyre_replica_bind(&t->replica); /* the first step may have moved it */
-    if (status)
-        return status;
-    return gyre_replica_update(&t->replica, gyre_learning_rate_at(&t->rate, t->step), t->trouble);
+    if (gyre_late_on(&t->replica))
+        return gyre_late_update(&t->replica, rate, t->options->clip, t->trouble);
+    int status = clip(t, r);
+    return status ? status : gyre_replica_update(&t->replica, rate, t->trouble);
 }
 
 int gyre_train_keep_running(struct gyre_train *t)
@@ -104,17 +116,79 @@ int gyre_train_keep_running(struct gyre_train *t)
     return t->options->elastic ? gyre_running_keep(&t->replica.running, t->trouble) : 0;
 }
 
-/* -- a step ------------------------------------------------------------------------------------ */
-
-static void add_up(struct gyre_train *t, const struct gyre_ddp_result *r, uint64_t since_ns)
+static void add_up(struct gyre_train *t, const struct gyre_train_done *done)
 {
+    const struct gyre_ddp_result *r = &done->result;
     t->tally.loss += r->sum[GYRE_TRAIN_LOSS_SUM];
     t->tally.right += r->sum[GYRE_TRAIN_RIGHT_SUM];
     t->tally.samples += (double)r->samples;
-    t->tally.seconds += (double)(gyre_now_ns() - since_ns) / 1e9;
+    t->tally.seconds += (double)(gyre_now_ns() - done->since_ns) / 1e9;
     t->tally.exposed += (double)r->waited_ns / 1e9;
     t->tally.steps++;
 }
+
+/* -- steps whose end is known late ------------------------------------------------------------- */
+
+/* What the engine would have told of a step of one rank. */
+static void take_news(struct gyre_train *t, const struct gyre_late_step *news,
+                      struct gyre_ddp_result *r)
+{
+    const struct gyre_ddp_item *item;
+    const bool bad_loss = gyre_late_loss(&t->replica) && !isfinite(news->loss.sum);
+    (void)gyre_ddp_items(t->replica.ddp, &item);
+    if (gyre_late_loss(&t->replica)) {
+        r->sum[GYRE_TRAIN_LOSS_SUM] += news->loss.sum;
+        r->sum[GYRE_TRAIN_RIGHT_SUM] += (double)news->loss.right;
+    }
+    if (news->bad >= 0 || bad_loss) {
+        r->culprit = 0;
+        r->culprit_name = news->bad >= 0 ? item[news->bad].name : "sum 0";
+    }
+}
+
+static int settle_one(struct gyre_train *t)
+{
+    struct gyre_train_done *done = &t->behind;
+    struct gyre_late_step news;
+    int status = gyre_late_settle(&t->replica, &news, t->trouble);
+    if (status)
+        return status;
+    take_news(t, &news, &done->result);
+    if (!news.finite && !t->replica.scaler.enabled)
+        return tell_nonfinite(t, &done->result, done->step);
+    t->norm = news.norm;
+    if (done->since_ns < t->settled_ns)
+        done->since_ns = t->settled_ns;
+    add_up(t, done);
+    gyre_train_tell_step(t, done);
+    t->settled_ns = gyre_now_ns();
+    return 0;
+}
+
+int gyre_train_settle(struct gyre_train *t)
+{
+    int status = 0;
+    while (!status && gyre_late_open(&t->replica))
+        status = settle_one(t);
+    return status;
+}
+
+/* The step before ends now, and this one in the next. */
+static int end_late(struct gyre_train *t, const struct gyre_train_done *done)
+{
+    int status = gyre_late_open(&t->replica) > 1 ? settle_one(t) : 0;
+    t->behind = *done;
+    return status;
+}
+
+static int end_now(struct gyre_train *t, const struct gyre_train_done *done)
+{
+    add_up(t, done);
+    gyre_train_tell_step(t, done);
+    return 0;
+}
+
+/* -- a step ------------------------------------------------------------------------------------ */
 
 /* All parts of a step; *behind has the position behind the last. At the end of an epoch they are
  * fewer. Every rank has the same number of parts, because spans are of all ranks. */
@@ -155,7 +229,7 @@ int gyre_train_step(struct gyre_train *t)
     t->stop |= r->stop > 0;
     t->leaving = (int)r->sum[GYRE_TRAIN_LEAVING_SUM];
     t->waiting = r->sum[GYRE_TRAIN_WAITING_SUM] > 0;
-    add_up(t, r, since);
-    gyre_train_tell_step(t, r, since);
-    return gyre_train_keep_running(t);
+    const struct gyre_train_done done = {*r, t->step, t->epoch, since};
+    status = gyre_late_on(&t->replica) ? end_late(t, &done) : end_now(t, &done);
+    return status ? status : gyre_train_keep_running(t);
 }

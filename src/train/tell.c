@@ -142,23 +142,24 @@ static void note_unwritten(struct gyre_train *t, int status, const struct gyre_t
     gyre_trouble_set(&t->report_trouble, status, "%s", trouble->text);
 }
 
-void gyre_train_tell_step(struct gyre_train *t, const struct gyre_ddp_result *r, uint64_t since_ns)
+void gyre_train_tell_step(struct gyre_train *t, const struct gyre_train_done *done)
 {
+    const struct gyre_ddp_result *r = &done->result;
     uint64_t now = gyre_now_ns();
     struct gyre_trouble trouble = {0};
     if (!t->report)
         return;
     double samples = (double)r->samples;
     struct gyre_step_record record = {
-        .step = t->step,
-        .epoch = t->epoch + 1,
+        .step = done->step,
+        .epoch = done->epoch + 1,
         .samples = r->samples,
         .loss = r->sum[GYRE_TRAIN_LOSS_SUM] / samples,
         .accuracy = counts_right(t) ? r->sum[GYRE_TRAIN_RIGHT_SUM] / samples : -1,
-        .learning_rate = gyre_learning_rate_at(&t->rate, t->step - 1),
+        .learning_rate = gyre_learning_rate_at(&t->rate, done->step - 1),
         .gradient_norm = t->options->clip > 0 ? t->norm : -1,
         .loss_scale = t->replica.scaler.enabled ? (double)gyre_scaler_scale(&t->replica.scaler) : 0,
-        .seconds = (double)(now - since_ns) / 1e9,
+        .seconds = (double)(now - done->since_ns) / 1e9,
         .exposed_seconds = (double)r->waited_ns / 1e9,
         .reduced_bytes = r->reduced_bytes};
     note_unwritten(t, gyre_report_step(t->report, &record, now, &trouble), &trouble);

@@ -55,6 +55,16 @@ static int end_epoch(struct gyre_train *t)
     return status;
 }
 
+/* Learns how the last steps have ended, also where a later one has failed, whose story stays. */
+static int settle_behind(struct gyre_train *t, int status)
+{
+    struct gyre_trouble story = *t->trouble;
+    int settled = gyre_train_settle(t);
+    if (status < 0)
+        *t->trouble = story;
+    return status < 0 ? status : settled;
+}
+
 /* To the end of the epoch, or until processes wait to join. */
 static int run_epoch(struct gyre_train *t)
 {
@@ -62,7 +72,8 @@ static int run_epoch(struct gyre_train *t)
     while (!status && !t->stop && !t->waiting && !t->leaving)
         status = gyre_train_step(t);
     bool ended = status == GYRE_AGAIN;
-    if (!status && !t->stop)
+    status = settle_behind(t, status);
+    if (!status && !ended && !t->stop)
         return 0; /* somebody waits */
     if (status >= 0)
         status = gyre_train_compare_weights(t);

@@ -67,7 +67,8 @@ int gyre_loss_cross_entropy(struct gyre_loss_meter *meter, const float *outputs,
                             const int64_t *labels, size_t samples, float factor, float *gradient,
                             struct gyre_trouble *trouble)
 {
-    const struct gyre_rows rows = {outputs, gradient, samples, meter->width, factor, meter->terms};
+    const struct gyre_rows rows = {outputs, gradient,     samples,     meter->width,
+                                   factor,  meter->scale, meter->terms};
     const void *wanted = labels;
     int status = check_labels(labels, samples, meter->width, trouble);
     if (!status)
@@ -83,7 +84,8 @@ int gyre_loss_squared_error(struct gyre_loss_meter *meter, const float *outputs,
                             const float *targets, size_t samples, float factor, float *gradient,
                             struct gyre_trouble *trouble)
 {
-    const struct gyre_rows rows = {outputs, gradient, samples, meter->width, factor, meter->terms};
+    const struct gyre_rows rows = {outputs, gradient,     samples,     meter->width,
+                                   factor,  meter->scale, meter->terms};
     const void *wanted = targets;
     int status = bring_wanted(meter, &wanted, samples * meter->width * sizeof *targets, trouble);
     if (status)

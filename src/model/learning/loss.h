@@ -29,6 +29,7 @@ struct gyre_loss_meter {
     void *wanted;             /* a batch of labels or targets; NULL: they are used where they lie */
     double *terms;            /* workspace of a batch; NULL where `wanted` is */
     struct gyre_tally *tally; /* the processor's memory, as the two above are */
+    const float *scale;       /* the same: in place of every factor; NULL: factors are as given */
 };
 
 /* For batches of up to `batch` rows of `width` outputs. -ENOMEM; deinit takes every state. */

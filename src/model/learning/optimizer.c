@@ -127,28 +127,32 @@ int gyre_optimizer_write(struct gyre_optimizer *optimizer, int state, size_t fir
 
 /* -- steps ------------------------------------------------------------------------------------- */
 
-void gyre_optimizer_begin(struct gyre_optimizer *optimizer, double rate)
+struct gyre_update gyre_optimizer_constants(const struct gyre_optimizer_settings *s, double rate,
+                                            int64_t t)
 {
-    const struct gyre_optimizer_settings *s = &optimizer->settings;
-    struct gyre_update *u = &optimizer->update;
-    const double t = (double)++optimizer->steps;
-    *u = (struct gyre_update){.rate = (float)rate, .weight_decay = (float)s->weight_decay};
+    struct gyre_update u = {.rate = (float)rate, .weight_decay = (float)s->weight_decay};
     if (s->kind == GYRE_SGD) {
-        u->first = optimizer->steps == 1;
-        u->momentum = (float)s->momentum;
-        u->fresh = u->first ? 1 : (float)(1 - s->dampening);
-        u->nesterov = s->nesterov;
-        return;
+        u.first = t == 1;
+        u.momentum = (float)s->momentum;
+        u.fresh = u.first ? 1 : (float)(1 - s->dampening);
+        u.nesterov = s->nesterov;
+        return u;
     }
     if (s->kind == GYRE_ADAMW)
-        u->weight_decay = (float)(rate * s->weight_decay);
-    u->rate = (float)(rate / (1 - pow(s->beta1, t)));
-    u->beta1 = (float)s->beta1;
-    u->beta2 = (float)s->beta2;
-    u->rest1 = (float)(1 - s->beta1);
-    u->rest2 = (float)(1 - s->beta2);
-    u->root_of_bias2 = (float)sqrt(1 - pow(s->beta2, t));
-    u->epsilon = (float)s->epsilon;
+        u.weight_decay = (float)(rate * s->weight_decay);
+    u.rate = (float)(rate / (1 - pow(s->beta1, (double)t)));
+    u.beta1 = (float)s->beta1;
+    u.beta2 = (float)s->beta2;
+    u.rest1 = (float)(1 - s->beta1);
+    u.rest2 = (float)(1 - s->beta2);
+    u.root_of_bias2 = (float)sqrt(1 - pow(s->beta2, (double)t));
+    u.epsilon = (float)s->epsilon;
+    return u;
+}
+
+void gyre_optimizer_begin(struct gyre_optimizer *optimizer, double rate)
+{
+    optimizer->update = gyre_optimizer_constants(&optimizer->settings, rate, ++optimizer->steps);
 }
 
 void gyre_optimizer_apply(const struct gyre_optimizer *optimizer, size_t first, size_t count,
@@ -210,23 +214,42 @@ static int tell_stretches(struct gyre_optimizer *optimizer, const struct gyre_st
                                      stretch, bytes, trouble);
 }
 
-int gyre_optimizer_apply_all(struct gyre_optimizer *optimizer, const struct gyre_step_span *stretch,
-                             size_t count, float factor, struct gyre_trouble *trouble)
+static int step_at_once(struct gyre_optimizer *optimizer, const struct gyre_step_span *stretch,
+                        size_t count, const struct gyre_step_constants *constants,
+                        struct gyre_trouble *trouble)
 {
     static const enum gyre_step_rule rule[] = {
         [GYRE_SGD] = GYRE_RULE_SGD, [GYRE_ADAM] = GYRE_RULE_ADAM, [GYRE_ADAMW] = GYRE_RULE_ADAMW};
+    int status = count ? tell_stretches(optimizer, stretch, count, trouble) : 0;
+    if (!status && count)
+        optimizer->on->table->step_all(optimizer->on, rule[optimizer->settings.kind],
+                                       &optimizer->stretches, optimizer->state[0],
+                                       optimizer->state[1], constants);
+    return status;
+}
+
+int gyre_optimizer_apply_all(struct gyre_optimizer *optimizer, const struct gyre_step_span *stretch,
+                             size_t count, float factor, struct gyre_trouble *trouble)
+{
     const struct gyre_processor_table *table = optimizer->on->table;
-    struct gyre_update constants = optimizer->update;
-    constants.factor = factor;
+    struct gyre_step_constants constants = {.update = {optimizer->update}};
+    constants.update[0].factor = factor;
     for (size_t s = 0; !table->step_all && s < count; s++)
         gyre_optimizer_apply(optimizer, stretch[s].at,
                              stretch_end(optimizer, stretch, count, s) - stretch[s].at,
                              stretch[s].value, stretch[s].gradient, factor);
-    if (!table->step_all || !count)
-        return 0;
-    int status = tell_stretches(optimizer, stretch, count, trouble);
-    if (!status)
-        table->step_all(optimizer->on, rule[optimizer->settings.kind], &optimizer->stretches,
-                        optimizer->state[0], optimizer->state[1], &constants);
-    return status;
+    return table->step_all ? step_at_once(optimizer, stretch, count, &constants, trouble) : 0;
+}
+
+int gyre_optimizer_apply_judged(struct gyre_optimizer *optimizer,
+                                const struct gyre_step_span *stretch, size_t count, double rate,
+                                const struct gyre_verdict *verdict, struct gyre_trouble *trouble)
+{
+    const struct gyre_optimizer_settings *s = &optimizer->settings;
+    const int64_t t = optimizer->steps + 1;
+    const struct gyre_step_constants constants = {
+        .update = {gyre_optimizer_constants(s, rate, t), gyre_optimizer_constants(s, rate, t + 1)},
+        .verdict = verdict,
+        .known = (uint64_t)optimizer->steps};
+    return step_at_once(optimizer, stretch, count, &constants, trouble);
 }

@@ -66,6 +66,10 @@ int gyre_optimizer_read(const struct gyre_optimizer *optimizer, int state, size_
 int gyre_optimizer_write(struct gyre_optimizer *optimizer, int state, size_t first, size_t count,
                          const float *from, struct gyre_trouble *trouble);
 
+/* The constants of step t, from 1. */
+struct gyre_update gyre_optimizer_constants(const struct gyre_optimizer_settings *settings,
+                                            double rate, int64_t t);
+
 /* Begins a step: counts it and works out its constants. */
 void gyre_optimizer_begin(struct gyre_optimizer *optimizer, double rate);
 
@@ -80,5 +84,11 @@ void gyre_optimizer_apply(const struct gyre_optimizer *optimizer, size_t first, 
  * failure. */
 int gyre_optimizer_apply_all(struct gyre_optimizer *optimizer, const struct gyre_step_span *stretch,
                              size_t count, float factor, struct gyre_trouble *trouble);
+
+/* The same on a device, if a verdict there says so, and by the verdict's factor. `steps` counts
+ * those of which the host knows; one more may have been made. Nothing begins or is counted. */
+int gyre_optimizer_apply_judged(struct gyre_optimizer *optimizer,
+                                const struct gyre_step_span *stretch, size_t count, double rate,
+                                const struct gyre_verdict *verdict, struct gyre_trouble *trouble);
 
 #endif

@@ -3,6 +3,7 @@
 #include "model/network/replica.h"
 
 #include "base/size.h"
+#include "ddp/engine.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -94,6 +95,8 @@ void gyre_replica_deinit(struct gyre_replica *r)
     gyre_optimizer_destroy(r->optimizer);
     gyre_whole_states_free(&r->resumed);
     gyre_loss_meter_deinit(&r->meter);
+    if (r->late.news)
+        r->device.on->table->free(r->device.on, r->late.news);
     free(r->piece);
     free(r->stretch);
     gyre_ddp_destroy(r->ddp);
@@ -119,6 +122,17 @@ void gyre_replica_bind(struct gyre_replica *r)
         r->buffer[b]->value =
             gyre_running_place(&r->running, r->host_item[r->parameters + b].value);
     gyre_on_device_bind(&r->device);
+}
+
+/* A sharded engine's values are gathered by the host, which has to know of each update. */
+static int expect_late(struct gyre_replica *r, bool sharded)
+{
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    if (!r->late.wanted || !r->device.on || sharded || r->late.news)
+        return 0;
+    r->late.news = gyre_processor_alloc(r->device.on, sizeof *r->late.news, trouble, "a verdict");
+    r->meter.scale = r->late.news ? &r->late.news->verdict.scale : NULL;
+    return r->late.news ? 0 : -ENOMEM;
 }
 
 /* The engine of values on the device, which it works in from here on. */
@@ -160,7 +174,11 @@ int gyre_replica_join(struct gyre_replica *r, struct gyre_comm *comm,
     r->sharded = options->sharded;
     int status = gyre_running_bring_home(&r->running, gyre_thread_trouble());
     if (!status)
+        status = expect_late(r, options->sharded);
+    if (!status)
         status = r->device.on ? join_on_device(r, &all) : join_on_host(r, &all);
+    if (!status && r->late.news)
+        gyre_ddp_leave_found(r->ddp);
     gyre_running_written(&r->running);
     if (!status)
         gyre_replica_bind(r);
@@ -230,6 +248,24 @@ static int finish_pass(struct gyre_replica *r, int status, bool tells)
     return status;
 }
 
+/* What the device's verdict begins with: loss scale, and updates that were made. It is told where a
+ * checkpoint or another rank has changed it. */
+static int bring_verdict(struct gyre_replica *r, struct gyre_trouble *trouble)
+{
+    struct gyre_late *late = &r->late;
+    const int64_t applied = r->optimizer ? r->optimizer->steps : r->resumed_steps;
+    const struct gyre_verdict now = {.applied = (uint64_t)applied,
+                                     .scale = gyre_scaler_scale(&r->scaler),
+                                     .good = r->scaler.growth_tracker,
+                                     .bad = -1};
+    if (!late->news || late->sent != late->settled ||
+        (late->known.scale == now.scale && late->known.applied == now.applied &&
+         late->known.good == now.good))
+        return 0;
+    late->known = now;
+    return r->device.on->table->put(r->device.on, &late->news->verdict, &now, sizeof now, trouble);
+}
+
 /* The model's forward, with all that it needs where it computes. */
 static int pass_forward(struct gyre_replica *r, const float *x, size_t samples, bool train,
                         const float **outputs, struct gyre_trouble *trouble)
@@ -252,7 +288,9 @@ int gyre_replica_forward(struct gyre_replica *r, const float *x, size_t samples,
     const float factor = gyre_scaler_scale(&r->scaler);
     float *gradient = gyre_model_output_gradient(r->model);
     const float *outputs;
-    int status = pass_forward(r, x, samples, train, &outputs, trouble);
+    int status = bring_verdict(r, trouble);
+    if (!status)
+        status = pass_forward(r, x, samples, train, &outputs, trouble);
     if (status)
         return status;
     if (wanted.labels)

@@ -33,6 +33,19 @@ struct gyre_whole_states {
     float *room;     /* of this rank, for one parameter */
 };
 
+/* Steps that end late: late.h. */
+struct gyre_late_news {
+    struct gyre_tally tally;
+    struct gyre_verdict verdict;
+};
+
+struct gyre_late {
+    bool wanted;                 /* by the owner, before the replica joins */
+    struct gyre_late_news *news; /* the device's; NULL: steps end at once */
+    struct gyre_verdict known;   /* what the device's verdict was when all steps were settled */
+    uint64_t sent, settled;      /* steps */
+};
+
 struct gyre_replica {
     struct gyre_model *model;
     int parameters, buffers;
@@ -59,6 +72,7 @@ struct gyre_replica {
     struct gyre_scaler scaler;        /* enabled where products are of f16 */
     struct gyre_loss_meter meter;
     struct gyre_on_device device; /* where the CPU does not compute */
+    struct gyre_late late;
 };
 
 /* What a batch is compared with: one of the two. */

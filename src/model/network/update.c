@@ -35,8 +35,7 @@ int gyre_replica_make_optimizer(struct gyre_replica *r, struct gyre_trouble *tro
     return status ? status : resume_optimizer(r, trouble);
 }
 
-static int step_pieces(struct gyre_replica *r, double rate, double factor,
-                       struct gyre_trouble *trouble)
+void gyre_replica_list_stretches(struct gyre_replica *r)
 {
     for (int k = 0; k < r->pieces; k++) {
         const struct gyre_replica_piece *piece = &r->piece[k];
@@ -45,6 +44,12 @@ static int step_pieces(struct gyre_replica *r, double rate, double factor,
         r->stretch[k].gradient = gradient + piece->first;
         r->stretch[k].at = piece->at;
     }
+}
+
+static int step_pieces(struct gyre_replica *r, double rate, double factor,
+                       struct gyre_trouble *trouble)
+{
+    gyre_replica_list_stretches(r);
     gyre_optimizer_begin(r->optimizer, rate);
     int status = gyre_optimizer_apply_all(r->optimizer, r->stretch, (size_t)r->pieces,
                                           (float)factor, trouble);

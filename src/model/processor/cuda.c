@@ -23,6 +23,8 @@
 #define SMALL_BYTES  (UINT64_C(2) << 20) /* the same, beside another processor: what CUDA maps */
 #define PIECES       4
 #define PIECE_BYTES  (UINT64_C(256) << 10)
+#define PAGE         4096u
+#define LOCKED_BYTES (PIECES * PIECE_BYTES + PAGE)
 #define SPREAD_BYTES (UINT64_C(64) << 20) /* of samples that a convolution lays out together */
 
 struct region_list {
@@ -35,9 +37,10 @@ struct cuda {
     struct gyre_cuda_processor common;
     struct region_list *regions;
     uint64_t region_bytes;
-    uint8_t *pieces; /* PIECES of PIECE_BYTES, of the host */
+    uint8_t *pieces; /* PIECES of PIECE_BYTES and a page of slots, of the host */
     bool pinned;
-    uint64_t busy[PIECES]; /* the token that a piece waits for */
+    uint64_t busy[PIECES];          /* the token that a piece waits for */
+    uint64_t sent[GYRE_SENT_SLOTS]; /* the same of slots, which lie behind the pieces */
     uint64_t posted, reported;
 };
 
@@ -119,16 +122,25 @@ static int take_piece(struct cuda *cuda, int *piece, struct gyre_trouble *troubl
     return wait_for(cuda, cuda->busy[*piece], trouble);
 }
 
-/* Posts a copy, which keeps the piece busy. */
-static int post_piece(struct cuda *cuda, int piece, void *to, const void *from, uint64_t bytes,
-                      struct gyre_trouble *trouble)
+/* Posts a copy. */
+static int post_move(struct cuda *cuda, void *to, const void *from, uint64_t bytes,
+                     struct gyre_trouble *trouble)
 {
     uint64_t token = cuda->posted + 1;
     int status = cuda->common.device->copy(cuda->common.queue, to, from, bytes, token);
     if (status)
         return tell_failure(cuda, status < 0 ? status : -EIO, trouble);
-    cuda->posted = cuda->busy[piece] = token;
+    cuda->posted = token;
     return 0;
+}
+
+/* Posts one, which keeps the piece busy. */
+static int post_piece(struct cuda *cuda, int piece, void *to, const void *from, uint64_t bytes,
+                      struct gyre_trouble *trouble)
+{
+    int status = post_move(cuda, to, from, bytes, trouble);
+    cuda->busy[piece] = status ? cuda->busy[piece] : cuda->posted;
+    return status;
 }
 
 static uint8_t *piece_at(const struct cuda *cuda, int piece)
@@ -180,6 +192,30 @@ static int cuda_wait(struct gyre_processor *on, struct gyre_trouble *trouble)
     return wait_for(cuda, ++cuda->posted, trouble);
 }
 
+/* A slot in use again waits for what was sent there before. */
+static int cuda_send(struct gyre_processor *on, int slot, const void *from, size_t bytes,
+                     struct gyre_trouble *trouble)
+{
+    struct cuda *cuda = cuda_of(on);
+    uint8_t *to = piece_at(cuda, PIECES) + slot * GYRE_SENT_BYTES;
+    int status = wait_for(cuda, cuda->sent[slot], trouble);
+    if (!status)
+        status = post_move(cuda, to, from, bytes, trouble);
+    if (!status)
+        cuda->sent[slot] = cuda->posted;
+    return status;
+}
+
+static int cuda_receive(struct gyre_processor *on, int slot, void *host, size_t bytes,
+                        struct gyre_trouble *trouble)
+{
+    struct cuda *cuda = cuda_of(on);
+    int status = wait_for(cuda, cuda->sent[slot], trouble);
+    if (!status)
+        memcpy(host, piece_at(cuda, PIECES) + slot * GYRE_SENT_BYTES, bytes);
+    return status;
+}
+
 static uint64_t cuda_memory_bytes(const struct gyre_processor *on)
 {
     return ((const struct gyre_cuda_processor *)on)->memory_bytes;
@@ -226,6 +262,8 @@ static const struct gyre_processor_table memory_entries = {
     .put = cuda_put,
     .get = cuda_get,
     .wait = cuda_wait,
+    .send = cuda_send,
+    .receive = cuda_receive,
     .memory_bytes = cuda_memory_bytes,
     .stream = cuda_stream,
     .after = cuda_after,
@@ -254,11 +292,11 @@ static int prepare_device(struct cuda *cuda, bool hires, struct gyre_trouble *tr
         return status;
     cuda->common.multiprocessors = identity.multiprocessors;
     cuda->common.memory_bytes = identity.memory_bytes;
-    cuda->pieces = aligned_alloc(4096, PIECES * PIECE_BYTES);
+    cuda->pieces = aligned_alloc(PAGE, LOCKED_BYTES);
     if (!cuda->pieces)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory to copy to CUDA device %d by",
                                 cuda->common.index);
-    cuda->pinned = !device->pin(cuda->common.index, cuda->pieces, PIECES * PIECE_BYTES, NULL);
+    cuda->pinned = !device->pin(cuda->common.index, cuda->pieces, LOCKED_BYTES, NULL);
     return hires ? gyre_cuda_open_products(&cuda->common, trouble) : 0;
 }
 

@@ -204,9 +204,10 @@ static __global__ void __launch_bounds__(LANES *ROWS)
                 sums[y][x] += sums[y][x + half];
         }
         __syncthreads();
-        const float total = (float)sums[y][0], factor = rows.factor / total;
+        const float all = rows.scale ? *rows.scale : rows.factor, total = (float)sums[y][0],
+                    factor = all / total;
         for (uint64_t i = x; i < width; i += LANES)
-            gradient[i] = gradient[i] * factor - (i == label ? rows.factor : 0);
+            gradient[i] = gradient[i] * factor - (i == label ? all : 0);
         if (has && x == 0) {
             rows.terms[s] = log((double)total) - ((double)row[label] - (double)greatest);
             rows.terms[rows.samples + s] = right;
@@ -218,9 +219,10 @@ static __global__ void __launch_bounds__(LANES *ROWS)
 struct distant {
     struct gyre_rows rows;
     const float *targets;
-    float twice;
     __device__ void element(uint64_t s) const
     {
+        const float all = rows.scale ? *rows.scale : rows.factor,
+                    twice = (float)(2 * (double)all / (double)rows.width);
         double sum = 0;
         for (uint64_t i = s * rows.width; i < (s + 1) * rows.width; i++) {
             float distance = rows.outputs[i] - targets[i];
@@ -285,10 +287,9 @@ static void cross_entropy(struct gyre_processor *on, const struct gyre_rows *row
 static void squared_error(struct gyre_processor *on, const struct gyre_rows *rows,
                           const float *targets, struct gyre_tally *tally)
 {
-    const float twice = (float)(2 * (double)rows->factor / (double)rows->width);
     if (!rows->samples)
         return;
-    for_each(on, distant{*rows, targets, twice}, rows->samples);
+    for_each(on, distant{*rows, targets}, rows->samples);
     add_tally(on, rows, tally);
 }
 
@@ -311,7 +312,7 @@ extern "C" bool gyre_cuda_fill_elements(struct gyre_processor_table *table)
 
 extern "C" void gyre_cuda_load_elements(void)
 {
-    const struct gyre_rows rows = {NULL, NULL, 1, 1, 1, NULL};
+    const struct gyre_rows rows = {NULL, NULL, 1, 1, 1, NULL, NULL};
     add_bias(NULL, NULL, NULL, 1, 1, false);
     relu(NULL, NULL, NULL, 1);
     relu_back(NULL, NULL, NULL, NULL, 1);

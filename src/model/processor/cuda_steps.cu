@@ -5,7 +5,9 @@
  *     range      ├──── 9 ────┼─ 8 ─┼──── 7 ────┤                     of the moments
  *     block      ├─ 2048 ─┼─ 2048 ─┼─ … ─┤       a thread finds the stretch of its first number
  *
- * Formulas are those of model/kernels/formulas.h. Tested by tests/kernel/processor.c. */
+ * A verdict, made by one thread behind the gradients, says whether all of a step is made, and by
+ * which factor. Formulas are those of model/kernels/formulas.h, model/learning/scaler.c and
+ * gyre_ddp_clip(). Tested by tests/kernel/processor.c and tests/program/cuda/train.sh. */
 #include "model/processor/cuda_launch.inc"
 
 #define EACH 8 /* numbers of a thread in a block's piece */
@@ -66,7 +68,7 @@ struct all_stepped {
     const struct gyre_step_span *stretch;
     uint64_t count, all; /* stretches; numbers */
     float *m, *v;
-    struct gyre_update update;
+    struct gyre_step_constants constants;
 };
 
 /* The stretch that has number i of the range: the last that begins at or before it. */
@@ -87,6 +89,14 @@ template <class Rule>
 static __global__ void __launch_bounds__(THREADS)
     step_all_kernel(const __grid_constant__ struct all_stepped given)
 {
+    const struct gyre_verdict *verdict = given.constants.verdict;
+    if (verdict && !verdict->goes)
+        return;
+    struct gyre_update update = given.constants.update[0];
+    if (verdict && verdict->applied != given.constants.known + 1)
+        update = given.constants.update[1];
+    if (verdict)
+        update.factor = verdict->factor;
     for (uint64_t piece = (uint64_t)blockIdx.x * THREADS * EACH; piece < given.all;
          piece += (uint64_t)gridDim.x * THREADS * EACH) {
         uint64_t i = piece + threadIdx.x, s = i < given.all ? stretch_of(given, i) : 0;
@@ -95,7 +105,7 @@ static __global__ void __launch_bounds__(THREADS)
                 s++;
             const struct gyre_step_span here = given.stretch[s];
             Rule::step(here.value + (i - here.at), here.gradient[i - here.at], given.m + i,
-                       given.v + i, given.update);
+                       given.v + i, update);
         }
     }
 }
@@ -110,10 +120,10 @@ static void launch_all(struct gyre_processor *on, const struct all_stepped &give
 
 static void step_all(struct gyre_processor *on, enum gyre_step_rule rule,
                      const struct gyre_step_spans *stretches, float *m, float *v,
-                     const struct gyre_update *update)
+                     const struct gyre_step_constants *constants)
 {
     const struct all_stepped given = {
-        stretches->stretch, stretches->count, stretches->numbers, m, v, *update};
+        stretches->stretch, stretches->count, stretches->numbers, m, v, *constants};
     if (!stretches->numbers)
         return;
     if (rule == GYRE_RULE_SGD)
@@ -124,6 +134,67 @@ static void step_all(struct gyre_processor *on, enum gyre_step_rule rule,
         launch_all<by_adamw>(on, given);
 }
 
+/* -- verdicts ---------------------------------------------------------------------------------- */
+
+static __device__ __forceinline__ bool finite_double(double x)
+{
+    return x - x == 0;
+}
+
+struct judged {
+    struct gyre_evidence evidence;
+    struct gyre_verdict *verdict;
+
+    __device__ bool looks_good(double squares, int32_t bad) const
+    {
+        return !evidence.refused && bad < 0 && finite_double(squares) &&
+               (!evidence.loss || finite_double(*evidence.loss));
+    }
+
+    /* The mean's factor, with what clipping asks for. */
+    __device__ double clipped(double norm, double scale) const
+    {
+        const double factor = evidence.most * scale / (norm + 1e-6);
+        return evidence.most > 0 && finite_double(norm) && factor < 1 ? evidence.factor * factor
+                                                                      : evidence.factor;
+    }
+
+    __device__ void rescale(struct gyre_verdict *v) const
+    {
+        const float larger = (float)((double)v->scale * evidence.growth);
+        if (!v->finite) {
+            v->scale = (float)((double)v->scale * evidence.backoff);
+            v->good = 0;
+        } else if (++v->good == evidence.growth_interval) {
+            v->scale = finite_double((double)larger) ? larger : v->scale;
+            v->good = 0;
+        }
+    }
+
+    __device__ void element(uint64_t) const
+    {
+        struct gyre_verdict v = *verdict;
+        const double squares = evidence.squares ? *evidence.squares : 0, scale = (double)v.scale;
+        const bool scaled = evidence.growth_interval > 0;
+        v.norm = sqrt(squares) * evidence.factor;
+        v.bad = evidence.bad ? *evidence.bad : -1;
+        v.finite = looks_good(squares, v.bad);
+        v.stuck = v.stuck || (!v.finite && !scaled);
+        v.goes = v.finite && !v.stuck && !evidence.skips;
+        v.factor = (float)(clipped(v.norm, scale) * (double)(float)(1 / scale));
+        v.applied += (uint64_t)v.goes;
+        if (scaled)
+            rescale(&v);
+        *verdict = v;
+    }
+};
+
+static void judge_step(struct gyre_processor *on, const struct gyre_evidence *evidence,
+                       struct gyre_verdict *verdict)
+{
+    for_each(on, judged{*evidence, verdict}, 1);
+}
+
 /* -- the table --------------------------------------------------------------------------------- */
 
 extern "C" bool gyre_cuda_fill_steps(struct gyre_processor_table *table)
@@ -132,6 +203,7 @@ extern "C" bool gyre_cuda_fill_steps(struct gyre_processor_table *table)
     table->adam = step_span<by_adam>;
     table->adamw = step_span<by_adamw>;
     table->step_all = step_all;
+    table->judge = judge_step;
     return true;
 }
 
@@ -139,9 +211,12 @@ extern "C" void gyre_cuda_load_steps(void)
 {
     const struct gyre_update update = {};
     const struct gyre_step_spans one = {NULL, 1, 1};
+    const struct gyre_step_constants constants = {};
+    const struct gyre_evidence evidence = {};
     step_span<by_sgd>(NULL, NULL, NULL, NULL, NULL, 1, &update);
     step_span<by_adam>(NULL, NULL, NULL, NULL, NULL, 1, &update);
     step_span<by_adamw>(NULL, NULL, NULL, NULL, NULL, 1, &update);
     for (int rule = GYRE_RULE_SGD; rule <= GYRE_RULE_ADAMW; rule++)
-        step_all(NULL, (enum gyre_step_rule)rule, &one, NULL, NULL, &update);
+        step_all(NULL, (enum gyre_step_rule)rule, &one, NULL, NULL, &constants);
+    judge_step(NULL, &evidence, NULL);
 }

@@ -8,7 +8,8 @@
  * An entry that returns nothing may return before its work has ended: work ends in the order of
  * the calls, and get() and wait() stay until all of it has. So a step has no wait inside: what the
  * host needs of it (the loss, for one) is written to the processor's memory and read once, at the
- * end. Work that fails is told by the next get() or wait().
+ * end, or sent and received a step later. Work that fails is told by the next get(), receive() or
+ * wait().
  *
  * Formulas are those of ops.h, and passes over elements give the same bits on every processor. Sums
  * go a fixed way on each. No entry allocates but alloc(). One thread at a time for each processor.
@@ -86,13 +87,46 @@ struct gyre_tally {
     uint64_t right; /* samples whose greatest output, the first of equals, is the label */
 };
 
+/* By what a step is judged. Pointers are the processor's, and may be NULL: nothing to look at. */
+struct gyre_evidence {
+    const double *squares; /* of the sum of gradients, which carry the loss scale */
+    const double *loss;
+    const int32_t *bad;     /* the parameter that a look found; below 0: none */
+    double factor;          /* 1 / samples */
+    double most;            /* to clip the mean's norm to, without the loss scale; 0: not clipped */
+    bool refused, skips;    /* not finite, as ranks have told; a rank asked to leave it out */
+    double growth, backoff; /* of the loss scale, as model/learning/scaler.h has them */
+    int32_t growth_interval; /* 0: there is no loss scale */
+};
+
+/* What a step came to, and what the next one begins with. */
+struct gyre_verdict {
+    double norm;          /* of the mean gradient, with the loss scale that it had */
+    uint64_t applied;     /* updates that were made */
+    float factor;         /* of gradients in the update */
+    float scale;          /* of the next loss; 1 where there is none */
+    int32_t good;         /* the scaler's growth tracker */
+    int32_t bad;          /* the parameter that a look found; below 0: none */
+    int32_t finite, goes; /* the step; whether it is made */
+    int32_t stuck;        /* without a loss scale a step was not finite: no more are made */
+};
+
+/* The constants of a step. Where a verdict says what is done, update[i] is for the case that
+ * known + i updates were made before, and its factor is the verdict's. */
+struct gyre_step_constants {
+    struct gyre_update update[2];
+    const struct gyre_verdict *verdict; /* the processor's; NULL: update[0] as it is */
+    uint64_t known;
+};
+
 /* Outputs of a batch and the gradient that a loss gives them. */
 struct gyre_rows {
     const float *outputs;
     float *gradient;
     size_t samples, width;
-    float factor;  /* of the gradient: the loss scale, 1 without one */
-    double *terms; /* 2 x samples of workspace; NULL on the CPU */
+    float factor;       /* of the gradient: the loss scale, 1 without one */
+    const float *scale; /* the processor's: in place of the factor; NULL: the factor */
+    double *terms;      /* 2 x samples of workspace; NULL on the CPU */
 };
 
 /* How add_squares() sums: 8 partial sums in each chunk, chunk after chunk in a group, group after
@@ -107,6 +141,9 @@ static inline size_t gyre_squares_partials(size_t count)
     const size_t chunks = (count + GYRE_SQUARES_CHUNK - 1) / GYRE_SQUARES_CHUNK;
     return chunks * GYRE_SQUARES_LANES + (chunks + GYRE_SQUARES_GROUP - 1) / GYRE_SQUARES_GROUP;
 }
+
+#define GYRE_SENT_SLOTS 2
+#define GYRE_SENT_BYTES 256
 
 struct gyre_processor;
 
@@ -136,6 +173,13 @@ struct gyre_processor_table {
     int (*get)(struct gyre_processor *on, void *host, const void *from, size_t bytes,
                struct gyre_trouble *trouble);
     int (*wait)(struct gyre_processor *on, struct gyre_trouble *trouble);
+
+    /* A few bytes on their way to the host, while more work is posted: send() posts their copy, and
+     * receive() stays until the last one sent to that slot has come. NULL for the CPU. */
+    int (*send)(struct gyre_processor *on, int slot, const void *from, size_t bytes,
+                struct gyre_trouble *trouble);
+    int (*receive)(struct gyre_processor *on, int slot, void *host, size_t bytes,
+                   struct gyre_trouble *trouble);
 
     /* Of the device, all of it. NULL for the CPU. */
     uint64_t (*memory_bytes)(const struct gyre_processor *on);
@@ -185,7 +229,12 @@ struct gyre_processor_table {
     /* All of them in one launch. NULL for the CPU, for which it would save nothing. */
     void (*step_all)(struct gyre_processor *on, enum gyre_step_rule rule,
                      const struct gyre_step_spans *stretches, float *m, float *v,
-                     const struct gyre_update *update);
+                     const struct gyre_step_constants *constants);
+
+    /* Judges a step: *verdict is that of the step before, and becomes this one's. NULL for the CPU,
+     * whose owner does it (model/network/update.c). */
+    void (*judge)(struct gyre_processor *on, const struct gyre_evidence *evidence,
+                  struct gyre_verdict *verdict);
 
     /* -- convolution and pooling --------------------------------------------------------------- */
 

@@ -83,6 +83,38 @@ same "--preset wine --layers 13,60,50,3 --epochs 2 --ranks 2 --bucket 2000 --wir
 same "--preset wine --layers 13,60,50,3 --epochs 2 --ranks 3 --bucket 2000 --sharded \
     --wire bf16 --optimizer adam --compare-every 1"
 
+# What is told of steps: all but times, and losses, whose sums go another way.
+told_of_steps() {
+    cut -d, -f2-4,6-9,12 "$folder/$1.csv"
+    grep -o 'step [0-9]*: .*' "$folder/$1.out"
+}
+
+# The same numbers, also of steps that are left out, and the same end, where that is one.
+tells() { # words of the table or the end, options
+    for device in cpu cuda; do
+        rm -f "$folder/$device.csv"
+        # shellcheck disable=SC2086
+        "$tool" train --preset wine --epochs 8 --batch 30 $2 --device $device \
+            --csv "$folder/$device.csv" >"$folder/$device.out" 2>&1
+    done
+    told_of_steps cpu >"$folder/wanted"
+    told_of_steps cuda | diff "$folder/wanted" - || {
+        echo "tells otherwise: $2"
+        failed=1
+    }
+    grep -q "$1" "$folder/wanted" || {
+        echo "\"$1\" is not told: $2"
+        failed=1
+    }
+}
+
+tells ',1024,' "--precision f16 --optimizer adam --lr 1000"
+tells ',512,' "--precision f16 --optimizer adam --lr 1000 --ranks 2"
+tells ',' "--optimizer sgd --lr 1 --clip 0.3 --ranks 2"
+tells 'step 5: rank 0 has a NaN' "--optimizer sgd --lr 1e6"
+tells 'step 5: rank 0 has a NaN' "--optimizer sgd --lr 1e6 --accumulate 2"
+tells 'step 5: ' "--optimizer sgd --lr 1e6 --ranks 2"
+
 # Images of 28 x 28, whose places are more than a block of a product: 24 of the tool's own bytes.
 {
     printf '\000\000\010\003\000\000\000\030\000\000\000\034\000\000\000\034'

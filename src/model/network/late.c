@@ -1,0 +1,106 @@
+/* See late.h. Also tested by tests/program/cuda/train.sh. */
+#include "model/network/late.h"
+
+#include "ddp/engine.h"
+#include "model/network/update.h"
+
+bool gyre_late_on(const struct gyre_replica *r)
+{
+    return r->late.news != NULL;
+}
+
+bool gyre_late_loss(const struct gyre_replica *r)
+{
+    return gyre_late_on(r) && gyre_size(r->comm) == 1;
+}
+
+int gyre_late_open(const struct gyre_replica *r)
+{
+    return (int)(r->late.sent - r->late.settled);
+}
+
+/* -- the end of a step ------------------------------------------------------------------------- */
+
+static struct gyre_evidence evidence_of(const struct gyre_replica *r, double clip)
+{
+    const struct gyre_ddp_result *result = gyre_ddp_result(r->ddp);
+    const struct gyre_ddp_found found = gyre_ddp_found(r->ddp);
+    const struct gyre_scaler *scaler = &r->scaler;
+    return (struct gyre_evidence){
+        .squares = found.squares,
+        .loss = gyre_late_loss(r) ? &r->meter.tally->sum : NULL,
+        .bad = found.bad,
+        .factor = result->factor,
+        .most = clip,
+        .refused = result->nonfinite != 0,
+        .skips = result->skip != 0,
+        .growth = scaler->growth_factor,
+        .backoff = scaler->backoff_factor,
+        .growth_interval = scaler->enabled ? scaler->growth_interval : 0,
+    };
+}
+
+static int send_news(struct gyre_replica *r, struct gyre_trouble *trouble)
+{
+    const struct gyre_processor_table *table = r->device.on->table;
+    struct gyre_late_news *news = r->late.news;
+    const int slot = (int)(r->late.sent % GYRE_SENT_SLOTS);
+    table->copy(r->device.on, &news->tally, r->meter.tally, sizeof news->tally);
+    int status = table->send(r->device.on, slot, news, sizeof *news, trouble);
+    r->late.sent += !status;
+    return status;
+}
+
+int gyre_late_update(struct gyre_replica *r, double rate, double clip, struct gyre_trouble *trouble)
+{
+    struct gyre_processor *on = r->device.on;
+    struct gyre_verdict *verdict = &r->late.news->verdict;
+    const struct gyre_evidence evidence = evidence_of(r, clip);
+    int status = on->table->after(on, gyre_ddp_found(r->ddp).passes, trouble);
+    if (!status && !r->optimizer)
+        status = gyre_replica_make_optimizer(r, trouble);
+    if (status)
+        return status;
+    gyre_replica_list_stretches(r);
+    on->table->judge(on, &evidence, verdict);
+    status = gyre_optimizer_apply_judged(r->optimizer, r->stretch, (size_t)r->pieces, rate, verdict,
+                                         trouble);
+    return status ? status : send_news(r, trouble);
+}
+
+/* -- a step later ------------------------------------------------------------------------------ */
+
+/* The host's scaler goes the way that the device's has gone. */
+static int follow_verdict(struct gyre_replica *r, const struct gyre_verdict *verdict,
+                          struct gyre_trouble *trouble)
+{
+    float factor;
+    bool skips;
+    int status = gyre_scaler_unscale(&r->scaler, verdict->finite, &factor, trouble);
+    if (!status)
+        status = gyre_scaler_step(&r->scaler, &skips, trouble);
+    r->optimizer->steps += verdict->goes;
+    return status ? status : gyre_scaler_update(&r->scaler, trouble);
+}
+
+int gyre_late_settle(struct gyre_replica *r, struct gyre_late_step *step,
+                     struct gyre_trouble *trouble)
+{
+    struct gyre_processor *on = r->device.on;
+    const double scale = (double)gyre_scaler_scale(&r->scaler);
+    struct gyre_late_news news;
+    if (!gyre_late_open(r))
+        return GYRE_AGAIN;
+    int status = on->table->receive(on, (int)(r->late.settled % GYRE_SENT_SLOTS), &news,
+                                    sizeof news, trouble);
+    if (status)
+        return status;
+    r->late.settled++;
+    *step = (struct gyre_late_step){.norm = news.verdict.norm / scale,
+                                    .finite = news.verdict.finite,
+                                    .bad = news.verdict.bad,
+                                    .loss = {.sum = news.tally.sum, .right = news.tally.right}};
+    status = follow_verdict(r, &news.verdict, trouble);
+    r->late.known = news.verdict;
+    return status;
+}
