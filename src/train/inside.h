@@ -24,6 +24,7 @@
 
 #include "checkpoint/run/run.h"
 #include "model/learning/learning_rate.h"
+#include "model/network/feed.h"
 #include "model/network/late.h"
 #include "model/network/resident.h"
 #include "model/network/update.h"
@@ -101,6 +102,7 @@ struct gyre_train {
     struct gyre_sampler *sampler;
     struct gyre_loader *loader;
     struct gyre_resident resident; /* the samples on the device, where they are */
+    struct gyre_feed feed;         /* batches on their way there, where they are not */
     struct gyre_train_shares shares;
     uint64_t span; /* samples of all ranks in a part of a step */
     uint64_t room; /* samples of one rank in a part of a step, at most */

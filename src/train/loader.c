@@ -190,6 +190,20 @@ int gyre_loader_begin(struct gyre_loader *loader, uint64_t epoch, uint64_t curso
     return status ? gyre_trouble_set(trouble, status, "%s", gyre_error(NULL)) : 0;
 }
 
+int gyre_loader_look_ahead(struct gyre_loader *loader, struct gyre_batch *batch)
+{
+    if (!loader->threaded)
+        return GYRE_AGAIN;
+    pthread_mutex_lock(&loader->lock);
+    while (loader->filled == loader->taken && !loader->paused)
+        pthread_cond_wait(&loader->moved, &loader->lock);
+    const struct loader_slot *slot = &loader->slot[loader->taken % (uint64_t)loader->slots];
+    int status = loader->paused || slot->status ? GYRE_AGAIN : 0;
+    *batch = slot->batch;
+    pthread_mutex_unlock(&loader->lock);
+    return status;
+}
+
 int gyre_loader_next(struct gyre_loader *loader, struct gyre_batch *batch,
                      struct gyre_trouble *trouble)
 {

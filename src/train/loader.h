@@ -38,6 +38,10 @@ void gyre_loader_leave_rows(struct gyre_loader *loader);
 int gyre_loader_begin(struct gyre_loader *loader, uint64_t epoch, uint64_t cursor,
                       struct gyre_trouble *trouble);
 
+/* The batch that next() will give, where a thread gathers ahead; waits for it. GYRE_AGAIN: there is
+ * none to look at. */
+int gyre_loader_look_ahead(struct gyre_loader *loader, struct gyre_batch *batch);
+
 /* The next batch of the epoch, valid until the next call; GYRE_AGAIN at the end of the epoch. */
 int gyre_loader_next(struct gyre_loader *loader, struct gyre_batch *batch,
                      struct gyre_trouble *trouble);

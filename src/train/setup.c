@@ -147,6 +147,13 @@ static int refuse_order(struct gyre_train *t, int status)
                             story + sizeof call - 1);
 }
 
+/* Anew where batches may be larger than before. */
+static void make_feed(struct gyre_train *t)
+{
+    gyre_feed_deinit(&t->feed);
+    gyre_feed_init(&t->feed, gyre_model_processor(t->replica.model), t->room, t->data.features);
+}
+
 static int make_sampler(struct gyre_train *t)
 {
     struct gyre_sampler_options options = GYRE_SAMPLER_OPTIONS_INIT;
@@ -168,7 +175,9 @@ static int make_sampler(struct gyre_train *t)
         status = gyre_resident_init(&t->resident, gyre_model_processor(t->replica.model), &t->data,
                                     t->room, t->trouble);
     }
-    bool slow = t->data.samples * t->data.features > PREFETCH_BYTES;
+    if (!status && !gyre_resident_has(&t->resident))
+        make_feed(t);
+    bool slow = t->data.samples * t->data.features > PREFETCH_BYTES || gyre_feed_has(&t->feed);
     if (!status)
         status = gyre_loader_create(&t->loader, &t->data, t->sampler, t->span, t->room,
                                     slow ? PREFETCH_AHEAD : 0, t->trouble);
@@ -390,6 +399,7 @@ void gyre_train_close(struct gyre_train *t)
     gyre_trained_close(&t->init);
     gyre_checkpoint_destroy(t->checkpoint);
     gyre_resident_deinit(&t->resident);
+    gyre_feed_deinit(&t->feed);
     gyre_replica_deinit(&t->replica);
     gyre_loader_destroy(t->loader);
     gyre_sampler_destroy(t->sampler);

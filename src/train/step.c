@@ -14,16 +14,38 @@
 
 /* -- a part: forward and backward -------------------------------------------------------------- */
 
+static struct gyre_feed_batch feed_batch_of(const struct gyre_batch *batch)
+{
+    return (struct gyre_feed_batch){batch->x, batch->samples, batch->epoch, batch->cursor};
+}
+
+/* The rows of a batch: the device's where samples are there, or were brought ahead. */
+static int rows_of_batch(struct gyre_train *t, const struct gyre_batch *batch, const float **x)
+{
+    const struct gyre_feed_batch rows = feed_batch_of(batch);
+    *x = batch->x;
+    if (gyre_resident_has(&t->resident))
+        return gyre_resident_rows(&t->resident, batch->index, batch->samples, x, t->trouble);
+    return gyre_feed_has(&t->feed) ? gyre_feed_take(&t->feed, &rows, x, t->trouble) : 0;
+}
+
+/* While the device computes. */
+static int bring_next(struct gyre_train *t)
+{
+    struct gyre_batch next;
+    if (!gyre_feed_has(&t->feed) || gyre_loader_look_ahead(t->loader, &next))
+        return 0;
+    const struct gyre_feed_batch rows = feed_batch_of(&next);
+    return rows.samples ? gyre_feed_bring(&t->feed, &rows, t->trouble) : 0;
+}
+
 /* A rank without samples passes an empty batch where layers talk to each other. */
 static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, struct gyre_loss *loss)
 {
     if (!batch->samples && !t->options->sync_bn)
         return 0;
-    const float *x = batch->x;
-    int status =
-        gyre_resident_has(&t->resident)
-            ? gyre_resident_rows(&t->resident, batch->index, batch->samples, &x, t->trouble)
-            : 0;
+    const float *x;
+    int status = rows_of_batch(t, batch, &x);
     if (!gyre_late_loss(&t->replica) || !gyre_ddp_adds(t->replica.ddp))
         gyre_replica_clear_loss(&t->replica);
     if (!status)
@@ -32,6 +54,8 @@ static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, struc
     if (!status)
         status =
             gyre_replica_backward(&t->replica, gyre_ddp_adds(t->replica.ddp), true, t->trouble);
+    if (!status)
+        status = bring_next(t);
     return status || gyre_late_loss(&t->replica)
                ? status
                : gyre_replica_take_loss(&t->replica, loss, t->trouble);

@@ -69,6 +69,7 @@ static int settle_behind(struct gyre_train *t, int status)
 static int run_epoch(struct gyre_train *t)
 {
     int status = gyre_loader_begin(t->loader, t->epoch, t->cursor, t->trouble);
+    gyre_feed_forget(&t->feed);
     while (!status && !t->stop && !t->waiting && !t->leaving)
         status = gyre_train_step(t);
     bool ended = status == GYRE_AGAIN;

@@ -21,10 +21,9 @@
 #define ALIGNED      256u                /* bytes: what kernels read begins there */
 #define REGION_BYTES (UINT64_C(8) << 20) /* at least */
 #define SMALL_BYTES  (UINT64_C(2) << 20) /* the same, beside another processor: what CUDA maps */
-#define PIECES       4
+#define PIECES       4                   /* at most */
 #define PIECE_BYTES  (UINT64_C(256) << 10)
 #define PAGE         4096u
-#define LOCKED_BYTES (PIECES * PIECE_BYTES + PAGE)
 #define SPREAD_BYTES (UINT64_C(64) << 20) /* of samples that a convolution lays out together */
 
 struct region_list {
@@ -37,11 +36,13 @@ struct cuda {
     struct gyre_cuda_processor common;
     struct region_list *regions;
     uint64_t region_bytes;
-    uint8_t *pieces; /* PIECES of PIECE_BYTES and a page of slots, of the host */
+    uint8_t *pieces; /* of the host, and a page of slots behind them */
+    int piece_count;
+    uint64_t piece_bytes;
     bool pinned;
     uint64_t busy[PIECES];          /* the token that a piece waits for */
     uint64_t sent[GYRE_SENT_SLOTS]; /* the same of slots, which lie behind the pieces */
-    uint64_t posted, reported;
+    uint64_t taken, posted, reported;
 };
 
 static struct cuda *cuda_of(struct gyre_processor *on)
@@ -118,7 +119,7 @@ static int wait_for(struct cuda *cuda, uint64_t token, struct gyre_trouble *trou
 /* The next piece, once it is free. */
 static int take_piece(struct cuda *cuda, int *piece, struct gyre_trouble *trouble)
 {
-    *piece = (int)(cuda->posted % PIECES);
+    *piece = (int)(cuda->taken++ % (uint64_t)cuda->piece_count);
     return wait_for(cuda, cuda->busy[*piece], trouble);
 }
 
@@ -145,15 +146,16 @@ static int post_piece(struct cuda *cuda, int piece, void *to, const void *from, 
 
 static uint8_t *piece_at(const struct cuda *cuda, int piece)
 {
-    return cuda->pieces + (uint64_t)piece * PIECE_BYTES;
+    return cuda->pieces + (uint64_t)piece * cuda->piece_bytes;
 }
 
 static int cuda_put(struct gyre_processor *on, void *to, const void *host, size_t bytes,
                     struct gyre_trouble *trouble)
 {
+    const uint64_t most = cuda_of(on)->piece_bytes;
     int status = 0, piece;
-    for (size_t at = 0; !status && at < bytes; at += PIECE_BYTES) {
-        const size_t part = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+    for (size_t at = 0; !status && at < bytes; at += most) {
+        const size_t part = bytes - at < most ? bytes - at : most;
         status = take_piece(cuda_of(on), &piece, trouble);
         if (status)
             break;
@@ -169,8 +171,8 @@ static int cuda_get(struct gyre_processor *on, void *host, const void *from, siz
 {
     struct cuda *cuda = cuda_of(on);
     int status = 0, piece;
-    for (size_t at = 0; !status && at < bytes; at += PIECE_BYTES) {
-        const size_t part = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+    for (size_t at = 0; !status && at < bytes; at += cuda->piece_bytes) {
+        const size_t part = bytes - at < cuda->piece_bytes ? bytes - at : cuda->piece_bytes;
         status = take_piece(cuda, &piece, trouble);
         if (!status)
             status = post_piece(cuda, piece, piece_at(cuda, piece), (const uint8_t *)from + at,
@@ -197,7 +199,7 @@ static int cuda_send(struct gyre_processor *on, int slot, const void *from, size
                      struct gyre_trouble *trouble)
 {
     struct cuda *cuda = cuda_of(on);
-    uint8_t *to = piece_at(cuda, PIECES) + slot * GYRE_SENT_BYTES;
+    uint8_t *to = piece_at(cuda, cuda->piece_count) + slot * GYRE_SENT_BYTES;
     int status = wait_for(cuda, cuda->sent[slot], trouble);
     if (!status)
         status = post_move(cuda, to, from, bytes, trouble);
@@ -212,7 +214,7 @@ static int cuda_receive(struct gyre_processor *on, int slot, void *host, size_t 
     struct cuda *cuda = cuda_of(on);
     int status = wait_for(cuda, cuda->sent[slot], trouble);
     if (!status)
-        memcpy(host, piece_at(cuda, PIECES) + slot * GYRE_SENT_BYTES, bytes);
+        memcpy(host, piece_at(cuda, cuda->piece_count) + slot * GYRE_SENT_BYTES, bytes);
     return status;
 }
 
@@ -292,11 +294,12 @@ static int prepare_device(struct cuda *cuda, bool hires, struct gyre_trouble *tr
         return status;
     cuda->common.multiprocessors = identity.multiprocessors;
     cuda->common.memory_bytes = identity.memory_bytes;
-    cuda->pieces = aligned_alloc(PAGE, LOCKED_BYTES);
+    const uint64_t locked = (uint64_t)cuda->piece_count * cuda->piece_bytes + PAGE;
+    cuda->pieces = aligned_alloc(PAGE, locked);
     if (!cuda->pieces)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory to copy to CUDA device %d by",
                                 cuda->common.index);
-    cuda->pinned = !device->pin(cuda->common.index, cuda->pieces, LOCKED_BYTES, NULL);
+    cuda->pinned = !device->pin(cuda->common.index, cuda->pieces, locked, NULL);
     return hires ? gyre_cuda_open_products(&cuda->common, trouble) : 0;
 }
 
@@ -316,24 +319,27 @@ static int check_device(const struct gyre_device *device, int index, bool kernel
     return count ? 0 : trouble && trouble->status ? trouble->status : GYRE_UNSUPPORTED;
 }
 
-int gyre_cuda_open(struct gyre_processor **processor, int index, bool hires,
+int gyre_cuda_open(struct gyre_processor **processor, const struct gyre_cuda_wishes *wishes,
                    struct gyre_trouble *trouble)
 {
     struct cuda *cuda = calloc(1, sizeof *cuda);
     if (!cuda)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a CUDA device's arithmetic");
     struct gyre_cuda_processor *common = &cuda->common;
-    cuda->region_bytes = hires ? REGION_BYTES : SMALL_BYTES;
+    cuda->region_bytes = wishes->hires ? REGION_BYTES : SMALL_BYTES;
+    cuda->piece_count = wishes->piece_bytes ? 2 : PIECES;
+    cuda->piece_bytes =
+        gyre_round_up(wishes->piece_bytes ? wishes->piece_bytes : PIECE_BYTES, PAGE);
     common->table = memory_entries;
     common->base.table = &common->table;
-    common->index = index;
+    common->index = wishes->index;
     common->device = gyre_device_of(GYRE_MEMORY_CUDA);
     bool kernels = gyre_cuda_fill_elements(&common->table) &&
                    gyre_cuda_fill_images(&common->table) && gyre_cuda_fill_dense(&common->table) &&
                    gyre_cuda_fill_gradients(&common->table) && gyre_cuda_fill_steps(&common->table);
-    int status = check_device(common->device, index, kernels, trouble);
+    int status = check_device(common->device, common->index, kernels, trouble);
     if (!status)
-        status = prepare_device(cuda, hires, trouble);
+        status = prepare_device(cuda, wishes->hires, trouble);
     if (status)
         cuda_close(&common->base);
     else

@@ -91,9 +91,20 @@ struct gyre_cuda_processor {
     void *blas; /* a handle of cuBLAS; NULL: products are Gyre's own */
 };
 
-/* `hires`: by cuBLAS, where it is. */
-int gyre_cuda_open(struct gyre_processor **processor, int index, bool hires,
+struct gyre_cuda_wishes {
+    int index;            /* of the device */
+    bool hires;           /* products by cuBLAS, where it is */
+    uint64_t piece_bytes; /* two pieces of locked memory so large; 0: a few small ones */
+};
+
+int gyre_cuda_open(struct gyre_processor **processor, const struct gyre_cuda_wishes *wishes,
                    struct gyre_trouble *trouble);
+
+/* The number of its device. */
+static inline int gyre_cuda_index(const struct gyre_processor *on)
+{
+    return ((const struct gyre_cuda_processor *)on)->index;
+}
 
 /* Posts kernels behind all work of the queue: post() gets the stream, in the device's context
  * (cuda_queue.c). A failure is told by the next get() or wait(). */

@@ -320,6 +320,11 @@ void gyre_processor_close(struct gyre_processor *processor); /* takes NULL */
 int gyre_processor_open_beside(struct gyre_processor **processor, enum gyre_memory_kind kind,
                                int device, struct gyre_trouble *trouble);
 
+/* A device's, that brings up to `bytes` at once to memory of its own, for passes of another one:
+ * its put() waits for the last but one. */
+int gyre_processor_open_carrier(struct gyre_processor **processor, const struct gyre_processor *to,
+                                uint64_t bytes, struct gyre_trouble *trouble);
+
 /* Whether somebody else's products of matrices would be found for a CUDA device, as far as that can
  * be said without using one: "cuBLAS", or NULL. */
 const char *gyre_processor_hires(void);

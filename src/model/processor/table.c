@@ -8,17 +8,24 @@
 int gyre_processor_open(struct gyre_processor **processor, enum gyre_memory_kind kind, int device,
                         struct gyre_trouble *trouble)
 {
-    if (kind == GYRE_MEMORY_HOST)
-        return gyre_host_open(processor, trouble);
-    return gyre_cuda_open(processor, device, true, trouble);
+    const struct gyre_cuda_wishes wishes = {.index = device, .hires = true};
+    return kind == GYRE_MEMORY_HOST ? gyre_host_open(processor, trouble)
+                                    : gyre_cuda_open(processor, &wishes, trouble);
 }
 
 int gyre_processor_open_beside(struct gyre_processor **processor, enum gyre_memory_kind kind,
                                int device, struct gyre_trouble *trouble)
 {
-    if (kind == GYRE_MEMORY_HOST)
-        return gyre_host_open(processor, trouble);
-    return gyre_cuda_open(processor, device, false, trouble);
+    const struct gyre_cuda_wishes wishes = {.index = device};
+    return kind == GYRE_MEMORY_HOST ? gyre_host_open(processor, trouble)
+                                    : gyre_cuda_open(processor, &wishes, trouble);
+}
+
+int gyre_processor_open_carrier(struct gyre_processor **processor, const struct gyre_processor *to,
+                                uint64_t bytes, struct gyre_trouble *trouble)
+{
+    const struct gyre_cuda_wishes wishes = {.index = gyre_cuda_index(to), .piece_bytes = bytes};
+    return gyre_cuda_open(processor, &wishes, trouble);
 }
 
 void gyre_processor_close(struct gyre_processor *processor)

@@ -136,8 +136,8 @@ same "--preset wine --epochs 3 --ranks 2 --optimizer sgd --momentum 0.9 --compar
 # Samples are on the device where they fit, and come from the host where they do not: the same run.
 resides() { # bytes of the device, words
     FAKECUDA_MEMORY=$1 GYRE_LOG=info "$tool" train --data random:3000,600,5 --test none \
-        --layers 600,5 --epochs 1 --batch 1000 --device cuda --save "$folder/bytes-$1" \
-        >"$folder/out" 2>&1 || failed=1
+        --layers 600,5 --epochs 3 --batch 900 --accumulate 2 --validation 0.1 --device cuda \
+        --save "$folder/bytes-$1" >"$folder/out" 2>&1 || failed=1
     grep -q "$2" "$folder/out" || {
         echo "\"$2\" is missing: $(tail -n 2 "$folder/out")"
         failed=1
@@ -145,8 +145,9 @@ resides() { # bytes of the device, words
 }
 
 case $tool in *_fake)
-    resides 40000000 "batches come from the host: 3000 samples are 6 MiB, more than one part in 8"
-    resides 1000000000 "all 3000 samples of 600 numbers are on the device"
+    resides 40000000 "batches come from the host: 2700 samples are 6 MiB, more than one part in 8"
+    grep -q '6 of 9 batches were brought ahead' "$folder/out" || failed=1
+    resides 1000000000 "all 2700 samples of 600 numbers are on the device"
     cmp "$(newest "$folder/bytes-40000000")" "$(newest "$folder/bytes-1000000000")" || failed=1
     ;;
 esac
