@@ -5,7 +5,7 @@
  *
  * A peer copies by way of memory of its own device, as its operations do. Where that memory would
  * be classic, host memory takes its place: to allocate and free classic memory may wait for all
- * work of the device, and the trial runs in the watch's thread.
+ * work of the device, and the owner of the region waits here.
  *
  * Tested by tests/program/cuda/unshared.c. */
 #include "transport/memory/proof.h"

@@ -6,7 +6,12 @@
  * and for what this watch tells of them. So a thread of the watch's own does them, in order, and
  * the watch answers the peer when one is done. Host memory needs no driver, and is mapped and
  * unmapped at once; but where a copy queue may be reading it, it is taken back by an errand too. A
- * trial is no errand (see below).
+ * trial is an errand that is done before all that have not begun.
+ *
+ * What a device has queued may wait for the very peer that waits here, as an operation of a stream
+ * does that the peer has not called yet. So an offer that is not taken within the dead time is
+ * refused with GYRE_TIMED_OUT, and the errand goes on. What comes of it is dropped by the peer's
+ * UNSHARE, which stands behind it. Only time counts in which the watch ran.
  *
  * The thread starts with the first errand and ends when none is left. Where it cannot be started
  * the watch does the errand by itself.
@@ -22,11 +27,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#define TIME_TO_TAKE (10 * GYRE_SECOND) /* a peer's offer, where there is no dead time */
+#define TURN         (500 * GYRE_MS)    /* between two turns of a watch that runs, at most */
+
 struct gyre_watch_errand {
     struct gyre_watch_message message;
     uint8_t payload[GYRE_WATCH_ADDRESS_BYTES]; /* the message's */
     uint32_t link, peer;
-    int passed; /* the message's descriptor, this errand's own; -1: none */
+    int passed;                /* the message's descriptor, this errand's own; -1: none */
+    uint64_t looked_at, taken; /* the watch's last look; time taken until then */
+    bool refused;              /* the peer was told that it takes too long */
     struct gyre_watch_answer answer;
     struct gyre_watch_errand *next;
 };
@@ -128,19 +138,31 @@ static int start_runner(struct gyre_watch *watch)
 
 /* -- the watch's ------------------------------------------------------------------------------- */
 
-/* A trial does not wait for its turn: the sooner it is answered, the less work the program can have
- * queued before it. */
 static bool may_take_long(const struct gyre_watch *watch, const struct gyre_watch_message *message)
 {
     if (message->kind == GYRE_WATCH_UNSHARE)
         return watch->is.copy_queue != NULL;
-    return message->flags & GYRE_WATCH_CUDA && !(message->flags & GYRE_WATCH_TRIAL);
+    return message->flags & GYRE_WATCH_CUDA;
 }
 
 static void do_at_once(struct gyre_watch *watch, struct gyre_watch_errand *errand)
 {
     do_errand(watch, errand);
     answer_peer(watch, errand);
+}
+
+/* A trial comes behind the errand that is under way: the sooner it is answered, the less work the
+ * program can have queued before it. */
+static void enlist_errand(struct gyre_watch *watch, struct gyre_watch_errand *errand)
+{
+    struct gyre_watch_errand *first = watch->errands;
+
+    if (first == NULL || !(errand->message.flags & GYRE_WATCH_TRIAL)) {
+        add_errand(&watch->errands, errand);
+        return;
+    }
+    errand->next = first->next;
+    first->next = errand;
 }
 
 /* Has the thread do it. False: it cannot, or this rank leaves. */
@@ -154,7 +176,7 @@ static bool send_runner(struct gyre_watch *watch, const struct gyre_watch_errand
     }
     *one = *errand;
     one->message.payload = one->payload;
-    add_errand(&watch->errands, one);
+    enlist_errand(watch, one);
     return true;
 }
 
@@ -163,6 +185,7 @@ void gyre_watch_hear_region(struct gyre_watch *watch, uint32_t link,
 {
     struct gyre_watch_errand errand = {.message = *message,
                                        .link = link,
+                                       .looked_at = gyre_now_ns(),
                                        .peer = gyre_detector_peer(watch->detector, link),
                                        .passed =
                                            passed < 0 ? -1 : fcntl(passed, F_DUPFD_CLOEXEC, 0)};
@@ -173,13 +196,49 @@ void gyre_watch_hear_region(struct gyre_watch *watch, uint32_t link,
         do_at_once(watch, &errand);
 }
 
+static uint64_t time_to_take(const struct gyre_watch *watch)
+{
+    return watch->is.dead_time_ms > 0 ? (uint64_t)watch->is.dead_time_ms * GYRE_MS : TIME_TO_TAKE;
+}
+
+/* Whether an offer has not been taken in time. */
+static bool is_late(const struct gyre_watch *watch, struct gyre_watch_errand *errand, uint64_t now)
+{
+    const uint64_t since = now - errand->looked_at;
+
+    errand->taken += since < TURN ? since : TURN;
+    errand->looked_at = now;
+    return errand->message.kind == GYRE_WATCH_SHARE && errand->taken > time_to_take(watch);
+}
+
+/* Answers for an errand that goes on. */
+static void refuse_late(struct gyre_watch *watch, const struct gyre_watch_errand *errand)
+{
+    struct gyre_watch_errand refusal = {.message = errand->message, .link = errand->link};
+
+    gyre_trouble_set(&refusal.answer.trouble, GYRE_TIMED_OUT,
+                     "rank %u cannot map memory of rank %u: its device has work queued that does "
+                     "not end, perhaps an operation that waits for rank %u; let all ranks allocate "
+                     "before any queues such work, with a barrier between",
+                     watch->is.joined->rank, errand->peer, errand->peer);
+    answer_peer(watch, &refusal);
+}
+
 void gyre_watch_answer_errands(struct gyre_watch *watch)
 {
+    const uint64_t now = gyre_now_ns();
     struct gyre_watch_errand *errand;
 
     while ((errand = take_first(&watch->done)) != NULL) {
-        answer_peer(watch, errand);
+        if (!errand->refused)
+            answer_peer(watch, errand);
         free(errand);
+    }
+    for (errand = watch->errands; errand != NULL; errand = errand->next) {
+        if (errand->refused || !is_late(watch, errand, now))
+            continue;
+        errand->refused = true;
+        refuse_late(watch, errand);
     }
 }
 

@@ -202,6 +202,8 @@ static int await_answers(struct gyre_watch *watch, struct gyre_watch_export *exp
         return gyre_trouble_set(trouble, GYRE_TIMED_OUT,
                                 "sharing memory: %u ranks of this node did not answer",
                                 export->waiting);
+    if (export->refusal.status == GYRE_TIMED_OUT)
+        return gyre_trouble_set(trouble, GYRE_TIMED_OUT, "%s", export->refusal.text);
     if (export->refusal.status != 0)
         return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "%s", export->refusal.text);
     return 0;

@@ -33,6 +33,8 @@ static int failed(CUresult error)
     return error != 0;
 }
 
+/* Nobody queues work that waits for peers before they have their memory: their devices are tried in
+ * turns. */
 static int set_up(struct gyre_comm *comm, struct bench *bench, bool mapped)
 {
     CUcontext context;
@@ -41,7 +43,7 @@ static int set_up(struct gyre_comm *comm, struct bench *bench, bool mapped)
     *bench = (struct bench){.host = malloc((COUNT + 1) * sizeof(float))};
     if (cuda->alloc(gyre_device(comm), (COUNT + 1) * 2, GYRE_SHARE_OPEN, &bench->alone, NULL) ||
         gyre_alloc_device(comm, (COUNT + 1) * 4, &master) ||
-        gyre_alloc_device(comm, (COUNT + 1) * 2, &half))
+        gyre_alloc_device(comm, (COUNT + 1) * 2, &half) || gyre_barrier(comm))
         return rig_check(false, comm, "memory");
     bench->master = master;
     bench->half = mapped ? half : bench->alone.base;

@@ -544,11 +544,11 @@ static void the_helper_naps_as_long_as_it_says(void **state)
 
 /* -- a driver that keeps its callers ----------------------------------------------------------- */
 
-/* Tells the other rank when a thread of this one is kept inside the driver. */
+/* Tells the other rank when a thread of this one is kept inside the driver, or was. */
 static void *tell_blocked(void *argument)
 {
     struct rig *rig = argument;
-    while (!fakecuda_blocked())
+    while (!fakecuda_blocked() && !atomic_load(&rig->shared->flag))
         sched_yield();
     atomic_store(&rig->shared->flag, 1);
     return NULL;
@@ -597,6 +597,65 @@ static void a_full_launch_queue_stops_nobody(void **state)
     }
     rig = (struct rig){.n = 2, .transport = "tcp", .body = fill_queue};
     assert_int_equal(rig_run(&rig, 60), 0);
+}
+
+/* -- memory that comes late -------------------------------------------------------------------- */
+
+/* Rank 0 has put an operation and a copy behind it on its stream when rank 1 shares its first
+ * memory. Rank 0's device cannot try that before rank 1 has called the operation. */
+static int queue_first(struct gyre_comm *comm, struct rig *rig)
+{
+    void *memory = NULL;
+    CUcontext context;
+    CUstream stream;
+    pthread_t teller;
+    int32_t *host = malloc(COUNT * 4);
+    int bad = rig_check(gyre_alloc_device(comm, COUNT * 4, &memory) == 0, comm, "memory") ||
+              failed(cuDevicePrimaryCtxRetain(&context, gyre_device(comm))) ||
+              failed(cuCtxPushCurrent(context)) ||
+              failed(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    if (bad)
+        return bad;
+    pthread_create(&teller, NULL, tell_blocked, rig);
+    bad = gyre_all_reduce_on(comm, memory, memory, COUNT, GYRE_I32, GYRE_SUM, stream) ||
+          copy(host, memory, stream) || failed(cuStreamSynchronize(stream));
+    atomic_store(&rig->shared->flag, 1);
+    pthread_join(teller, NULL);
+    int status = gyre_barrier(comm);
+    rig_note(rig, comm, status, rig_now());
+    free(host);
+    return bad + (gyre_finalize(comm) == 0) + rig_check(status < 0, comm, "the job has failed");
+}
+
+static int come_late(struct gyre_comm *comm, struct rig *rig)
+{
+    void *memory;
+    if (gyre_rank(comm) == 0)
+        return queue_first(comm, rig);
+    rig_until(&rig->shared->flag, 1);
+    atomic_fetch_add(&rig->shared->ready, 1);
+    int status = gyre_alloc_device(comm, COUNT * 4, &memory);
+    rig_note(rig, comm, status, rig_now());
+    gyre_finalize(comm);
+    return 0;
+}
+
+/* Rank 1 is told, or it is killed while it waits. Nobody hangs either way. */
+static void late_memory_is_refused(void **state)
+{
+    (void)state;
+    for (int killed = 0; killed < 2; killed++) {
+        struct rig rig = {.n = 2, .transport = "auto", .dead_ms = 2000, .body = come_late};
+        rig_start(&rig);
+        rig_until(&rig.shared->ready, 1);
+        if (killed)
+            kill(rig.pid[1], SIGKILL);
+        assert_int_equal(rig_wait(&rig, 60, killed ? 2 : 0), 0);
+        if (!killed && rig.shared->status[1] != GYRE_PEER_LOST) { /* a rank was starved */
+            assert_int_equal(rig.shared->status[1], GYRE_TIMED_OUT);
+            assert_non_null(strstr(rig.shared->error[1], "before any queues such work"));
+        }
+    }
 }
 
 /* -- its end ----------------------------------------------------------------------------------- */
@@ -662,6 +721,7 @@ int main(void)
         cmocka_unit_test(the_helper_naps_as_long_as_it_says),
         cmocka_unit_test(a_wide_exchange_stands_on_the_stream),
         cmocka_unit_test(messages_need_nothing_new),
+        cmocka_unit_test(late_memory_is_refused),
     };
     setenv("FAKECUDA_DEVICES", "2", 1);
     setenv("GYRE_DEVICES", "0,1,0,1", 0);
