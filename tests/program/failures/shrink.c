@@ -75,8 +75,15 @@ static int wrong(struct gyre_comm *comm, const char *what)
     return rig_check(false, comm, what);
 }
 
-/* Until gyre_failure() tells that a process has ended, of whichever epoch the communicator is. On
- * one machine the kernel itself tells each rank. */
+/* Whether every two ranks of a machine meet: then the kernel itself tells each of them of the end
+ * of another. On a machine of more ranks it tells those next to the other in the tree. */
+static bool all_meet(struct gyre_comm *comm)
+{
+    const char *most = getenv("GYRE_LINKS_AT_ONCE");
+    return !most || gyre_size(comm) <= atoi(most);
+}
+
+/* Until gyre_failure() tells that a process has ended, of whichever epoch the communicator is. */
 static void await_an_end(struct gyre_comm *comm)
 {
     struct gyre_lost_rank lost[RIG_RANKS_MAX];
@@ -103,7 +110,7 @@ static int go_on(struct gyre_comm *comm, struct rig *rig, uint64_t victims, int 
         int status = sum_until_loss(comm, rig, data, me);
         if (status != GYRE_PEER_LOST)
             return wrong(comm, "another failure");
-        if (rounds > 1 && !strcmp(rig->transport, "shm"))
+        if (rounds > 1 && !strcmp(rig->transport, "shm") && all_meet(comm))
             await_an_end(comm);
         uint64_t since = rig_now();
         status = gyre_shrink(comm, &smaller);
