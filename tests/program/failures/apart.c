@@ -183,12 +183,14 @@ static void a_mismatch_ends_one_part(void **state)
 
 /* -- what is wrong ----------------------------------------------------------------------------- */
 
-/* One rank may open nothing more: all are told, none has got a part, and the whole goes on. */
+/* One rank may open nothing more: all are told, none has got a part, and the whole goes on, whose
+ * links are there. */
 static int lack_descriptors(struct gyre_comm *comm, struct rig *rig)
 {
     struct rlimit usual, none;
     struct gyre_comm *part = NULL;
     (void)rig;
+    int bad = rig_check(sums(comm), comm, "the whole has its links");
     getrlimit(RLIMIT_NOFILE, &usual);
     none = usual;
     none.rlim_cur = 3;
@@ -196,8 +198,8 @@ static int lack_descriptors(struct gyre_comm *comm, struct rig *rig)
         setrlimit(RLIMIT_NOFILE, &none);
     int status = gyre_split_apart(comm, 0, 0, &part);
     setrlimit(RLIMIT_NOFILE, &usual);
-    int bad = rig_check(status < 0 && !part && strstr(gyre_error(NULL), "rank 0 ("), comm,
-                        "all are told");
+    bad += rig_check(status < 0 && !part && strstr(gyre_error(NULL), "rank 0 ("), comm,
+                     "all are told");
     bad += rig_check(sums(comm), comm, "the whole goes on");
     bad +=
         rig_check(!gyre_split_apart(comm, 0, 0, &part) && sums(part), comm, "the next one is made");
