@@ -59,7 +59,7 @@ static inline int carry(void *to, const void *from, uint64_t bytes)
     return status < 0;
 }
 
-/* Have all peers of the node mapped it? */
+/* Have all peers of the node mapped it? Those of a large node map nothing. */
 static inline bool is_mapped(struct gyre_comm *comm, const void *memory)
 {
     uint64_t offset;
@@ -85,10 +85,11 @@ static inline int furnish(struct seat *seat, struct gyre_comm *comm, const struc
     int bad = device->queue_create(gyre_device(comm), &seat->queue, NULL) ||
               device->alloc(gyre_device(comm), MOST, GYRE_SHARE_OPEN, own, NULL);
     stage->away[2] = own->base;
-    return rig_check(!bad && !gyre_alloc_device(comm, MOST, (void **)&stage->away[0]) &&
-                         !gyre_alloc_device(comm, MOST, (void **)&stage->away[1]) &&
-                         is_mapped(comm, stage->away[0]) == !plan->apart,
-                     comm, "memory");
+    return rig_check(
+        !bad && !gyre_alloc_device(comm, MOST, (void **)&stage->away[0]) &&
+            !gyre_alloc_device(comm, MOST, (void **)&stage->away[1]) &&
+            (is_mapped(comm, stage->away[0]) == !plan->apart || !gyre_domain_shares(comm->domain)),
+        comm, "memory");
 }
 
 /* The stand-in's devices are the plan's; of others, those of the list. */
