@@ -599,6 +599,44 @@ static void a_full_launch_queue_stops_nobody(void **state)
     assert_int_equal(rig_run(&rig, 60), 0);
 }
 
+/* -- a slow peer ------------------------------------------------------------------------------- */
+
+static void slow_down_rank_1(const struct rig *rig, int rank)
+{
+    (void)rig;
+    if (rank == 1)
+        setenv("FAKECUDA_DELAY", "30000", 1);
+}
+
+/* A stream that has folded its own part waits for those of slower devices. */
+static int sum_beside_a_slow_one(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    int bad = set_up(comm, &bench);
+    CUstream stream = bench.stream[0];
+    (void)rig;
+    for (int round = 0; round < ROUNDS && !bad; round++) {
+        for (uint64_t i = 0; i < COUNT; i++)
+            bench.host[i] = value(gyre_rank(comm), i);
+        bad = copy(bench.memory, bench.host, stream) || failed(cuStreamSynchronize(stream)) ||
+              failed(cuMemsetD8Async((CUdeviceptr)(uintptr_t)bench.other, 0, COUNT * 4, stream)) ||
+              gyre_all_reduce_on(comm, bench.memory, bench.other, COUNT, GYRE_I32, GYRE_SUM,
+                                 stream) ||
+              copy(bench.host, bench.other, stream) || failed(cuStreamSynchronize(stream)) ||
+              check(comm, &bench, COUNT, 1);
+    }
+    free(bench.host);
+    return gyre_finalize(comm) || bad;
+}
+
+static void streams_wait_for_slow_peers(void **state)
+{
+    struct rig rig = {
+        .n = 2, .transport = "auto", .before = slow_down_rank_1, .body = sum_beside_a_slow_one};
+    (void)state;
+    assert_int_equal(rig_run(&rig, 60), 0);
+}
+
 /* -- memory that comes late -------------------------------------------------------------------- */
 
 /* Rank 0 has put an operation and a copy behind it on its stream when rank 1 shares its first
@@ -722,6 +760,7 @@ int main(void)
         cmocka_unit_test(a_wide_exchange_stands_on_the_stream),
         cmocka_unit_test(messages_need_nothing_new),
         cmocka_unit_test(late_memory_is_refused),
+        cmocka_unit_test(streams_wait_for_slow_peers),
     };
     setenv("FAKECUDA_DEVICES", "2", 1);
     setenv("GYRE_DEVICES", "0,1,0,1", 0);
