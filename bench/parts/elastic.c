@@ -23,7 +23,6 @@ enum { PLAIN, ELASTIC, KINDS };
 struct elastic_bench {
     struct gyre_train t;
     struct gyre_train_options options;
-    uint8_t *running;
     long stretches, steps;
     double us[KINDS][STRETCHES_MOST], ratio[STRETCHES_MOST];
 };
@@ -54,13 +53,11 @@ static int take_steps(struct elastic_bench *bench, int kind, long steps, double 
 {
     struct gyre_train *t = &bench->t;
     bench->options.elastic = kind == ELASTIC;
-    t->running = kind == ELASTIC ? bench->running : NULL;
     int status = gyre_barrier(t->comm);
     const uint64_t begun = gyre_now_ns();
     for (long i = 0; !status && i < steps; i++)
         status = take_step(t);
     *us = (double)(gyre_now_ns() - begun) / 1e3 / (double)steps;
-    t->running = bench->running;
     bench->options.elastic = 1;
     return status;
 }
@@ -120,7 +117,6 @@ static int open_training(struct elastic_bench *bench, const char *preset, struct
     status = gyre_train_open(t);
     if (!status)
         status = gyre_train_let_wait(t);
-    bench->running = t->running;
     return status ? status : gyre_loader_begin(t->loader, 0, 0, trouble);
 }
 
