@@ -776,23 +776,26 @@ static double run_step(struct gyre_model *model, struct gyre_loss_meter *meter, 
     return loss.sum;
 }
 
-static struct gyre_model *make_net(bool convnet, const struct gyre_model_settings *settings)
+enum { SHALLOW, CONVNET, DEEP };
+
+static struct gyre_model *make_net(int net, const struct gyre_model_settings *settings)
 {
+    const size_t shallow[] = {144, 30, CLASSES}, deep[] = {144, 30, 17, CLASSES};
     struct gyre_model *model;
-    int status = convnet
-                     ? gyre_convnet_create(&model, (struct gyre_volume){2, 9, 8}, CLASSES, settings,
-                                           &trouble)
-                     : gyre_mlp_create(&model, (size_t[]){144, 30, CLASSES}, 3, settings, &trouble);
+    int status = net == CONVNET ? gyre_convnet_create(&model, (struct gyre_volume){2, 9, 8},
+                                                      CLASSES, settings, &trouble)
+                                : gyre_mlp_create(&model, net == DEEP ? deep : shallow,
+                                                  net == DEEP ? 4 : 3, settings, &trouble);
     if (status)
         fail_msg("%s", trouble.text);
     return model;
 }
 
-static void train_net(struct trained *trained, bool convnet, enum gyre_memory_kind kind)
+static void train_net(struct trained *trained, int net, enum gyre_memory_kind kind)
 {
     const struct gyre_model_settings settings = {.batch = BATCH, .kind = kind};
     const struct gyre_optimizer_settings adam = gyre_optimizer_defaults(GYRE_ADAM);
-    struct gyre_model *model = make_net(convnet, &settings);
+    struct gyre_model *model = make_net(net, &settings);
     struct gyre_processor *on = gyre_model_processor(model);
     struct gyre_loss_meter meter;
     struct gyre_optimizer *optimizer;
@@ -941,6 +944,123 @@ static void test_cublas(void **state)
     unsetenv("FAKECUDA_CUBLAS");
 }
 
+/* -- fused products ---------------------------------------------------------------------------- */
+
+static void want_fused(const char *kind)
+{
+    setenv("FAKECUDA_CUBLAS", "1", 1);
+    setenv("FAKECUDA_CUBLASLT", kind, 1);
+    setenv("GYRE_BLAS", "auto", 1);
+}
+
+static void want_own(void)
+{
+    setenv("GYRE_BLAS", "own", 1);
+    unsetenv("FAKECUDA_CUBLAS");
+    unsetenv("FAKECUDA_CUBLASLT");
+    assert_int_equal(fakecuda_alive().bytes, 0);
+}
+
+static struct gyre_processor *open_fused(void)
+{
+    struct gyre_processor *on = NULL;
+    want_fused("1");
+    if (gyre_processor_open(&on, GYRE_MEMORY_CUDA, 0, &trouble))
+        fail_msg("%s", trouble.text);
+    return on;
+}
+
+/* A perceptron of three layers, trained on the CPU, and by so many fused products: forward in each
+ * layer, and back from each to the one below. */
+static void check_fused_training(const char *kind, int products)
+{
+    struct trained host, cuda;
+    const int before = fakecuda_calls("cublasLtMatmul");
+    train_net(&host, DEEP, GYRE_MEMORY_HOST);
+    want_fused(kind);
+    train_net(&cuda, DEEP, GYRE_MEMORY_CUDA);
+    want_own();
+    assert_int_equal(fakecuda_calls("cublasLtMatmul") - before, products);
+    for (int step = 0; step < STEPS; step++)
+        if (!(fabs(host.loss[step] - cuda.loss[step]) <= 1e-4 * host.loss[step]))
+            fail_msg("step %d: loss %.9g, on the CPU %.9g", step, cuda.loss[step], host.loss[step]);
+    for (size_t i = 0; i < host.floats; i++)
+        assert_true(fabsf(host.values[i] - cuda.values[i]) <= 2e-3f);
+    free(host.values);
+    free(cuda.values);
+}
+
+static void test_fused_training(void **state)
+{
+    if (!fakecuda_stands_in())
+        skip();
+    check_fused_training("1", 1 + STEPS * 5); /* and one that tries the ReLU */
+    check_fused_training("2", 1 + STEPS);     /* which drops NaN: the last layer has none */
+    check_fused_training("3", 0);
+    check_fused_training("0", 0);
+}
+
+/* Numbers of memory that `shift` numbers stand before. */
+static bool multiply_shifted(struct gyre_processor *on, float *memory, size_t shift)
+{
+    enum { SIDE = 8, APART = 1024 };
+    float *at = memory + shift;
+    const struct gyre_product p = {.form = GYRE_DENSE_NT,
+                                   .m = SIDE,
+                                   .n = SIDE,
+                                   .k = SIDE,
+                                   .alpha = 1,
+                                   .a = at,
+                                   .b = at + APART,
+                                   .c = at + 2 * APART,
+                                   .lda = SIDE,
+                                   .ldb = SIDE,
+                                   .ldc = SIDE};
+    const struct gyre_epilogue then = {.kind = GYRE_THEN_BIAS, .bias = at + 3 * APART};
+    return on->table->multiply_then(on, &p, GYRE_PRECISION_F32, &then);
+}
+
+/* A shape whose memory is aligned otherwise than before has an algorithm of its own. */
+static void test_fused_alignment(void **state)
+{
+    static const size_t shift[] = {0, 32, 4, 1, 64};
+    if (!fakecuda_stands_in())
+        skip();
+    struct gyre_processor *on = open_fused();
+    assert_string_equal(on->table->products(on), "cuBLAS, fused");
+    float *memory = on->table->alloc(on, 5 * 1024 * sizeof *memory);
+    for (int i = 0; i < 5; i++)
+        assert_true(multiply_shifted(on, memory, shift[i]));
+    assert_int_equal(on->table->wait(on, &trouble), 0);
+    gyre_processor_close(on);
+    want_own();
+}
+
+/* Each call fails once: what is described is not used then, and a product that fails is told. */
+static void test_fused_fails(void **state)
+{
+    static const char *const call[] = {"cublasLtMatmulDescCreate",
+                                       "cublasLtMatmulDescSetAttribute",
+                                       "cublasLtMatrixLayoutCreate",
+                                       "cublasLtMatmulPreferenceCreate",
+                                       "cublasLtMatmulPreferenceSetAttribute",
+                                       "cublasLtMatmulAlgoGetHeuristic",
+                                       "cublasLtMatmul"};
+    if (!fakecuda_stands_in())
+        skip();
+    for (size_t i = 0; i < sizeof call / sizeof *call; i++) {
+        struct gyre_processor *on = open_fused();
+        float *memory = on->table->alloc(on, 5 * 1024 * sizeof *memory);
+        const bool last = i + 1 == sizeof call / sizeof *call;
+        fakecuda_fail(call[i], 1, CUDA_ERROR_UNKNOWN);
+        assert_int_equal(multiply_shifted(on, memory, 0), last);
+        assert_int_equal(on->table->wait(on, &trouble) < 0, last);
+        gyre_processor_close(on);
+        want_own();
+        trouble = (struct gyre_trouble){0};
+    }
+}
+
 /* Each call of CUDA that open makes fails once: a status, a sentence, and nothing left. */
 static void test_open_fails(void **state)
 {
@@ -1003,6 +1123,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_training, open_both, close_both),
         cmocka_unit_test(test_network),
         cmocka_unit_test_setup_teardown(test_cublas, open_both, close_both),
+        cmocka_unit_test(test_fused_training),
+        cmocka_unit_test(test_fused_alignment),
+        cmocka_unit_test(test_fused_fails),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_open_fails),
         cmocka_unit_test(test_launch_fails),

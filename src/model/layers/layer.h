@@ -71,11 +71,12 @@ struct gyre_pass {
     enum gyre_precision precision;
     float *scratch; /* of the largest size that any layer asked for */
     size_t samples;
-    bool train;         /* batch norm: normalise by this batch and remember it */
-    bool accumulate;    /* gradients are added to what is there */
-    bool synced;        /* batch norm: the batch is that of all ranks, by events */
-    double all_samples; /* of all ranks, from a pass's first such sum on; 0: not known yet */
-    int stage;          /* events of this layer in this call so far */
+    bool train;               /* batch norm: normalise by this batch and remember it */
+    bool accumulate;          /* gradients are added to what is there */
+    struct gyre_layer *below; /* backward: whose outputs are this layer's inputs; NULL: nobody's */
+    bool synced;              /* batch norm: the batch is that of all ranks, by events */
+    double all_samples;       /* of all ranks, from a pass's first such sum on; 0: not known yet */
+    int stage;                /* events of this layer in this call so far */
     struct gyre_pass_event event;
     struct gyre_trouble *trouble;
 };
@@ -89,6 +90,7 @@ struct gyre_layer {
     size_t outputs;                 /* linear, convolution */
     size_t kernel, stride, padding; /* convolution (stride 1), pooling (padding 0) */
     bool relu;                      /* linear: its output goes through a ReLU */
+    bool fuses;                     /* linear: the processor may multiply and do what follows */
     size_t spread_bytes;            /* convolution: the processor's */
 
     struct gyre_volume out;
@@ -99,6 +101,8 @@ struct gyre_layer {
     struct gyre_running_buffer buffer[GYRE_LAYER_BUFFERS_MOST];
     size_t at_once; /* convolution: samples that are spread together */
     float *kept;
+    bool masked;        /* linear: the last forward has kept a mask of its ReLU */
+    bool finished;      /* linear: the layer above has done the first stage of backward */
     double kept_values; /* batch norm: in each channel of the last batch, of all ranks */
 };
 

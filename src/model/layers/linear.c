@@ -22,6 +22,17 @@ static void multiply_one(const struct gyre_pass *pass, const struct gyre_product
         &(struct gyre_products){.first = *product, .count = 1, .precision = pass->precision});
 }
 
+static bool multiply_fused(const struct gyre_layer *layer, const struct gyre_pass *pass,
+                           const struct gyre_product *product, const struct gyre_epilogue *then)
+{
+    return layer->fuses && pass->on->table->multiply_then(pass->on, product, pass->precision, then);
+}
+
+static uint32_t *relu_mask(const struct gyre_layer *layer)
+{
+    return (uint32_t *)(void *)layer->kept;
+}
+
 static int linear_shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
 {
     const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
@@ -31,7 +42,7 @@ static int linear_shape(struct gyre_layer *layer, size_t batch, struct gyre_trou
                                 "than 0",
                                 layer->name, in, out);
     layer->out = (struct gyre_volume){out, 1, 1};
-    layer->kept_floats = 0;
+    layer->kept_floats = layer->fuses && layer->relu ? batch * gyre_mask_bits(out) / 32 : 0;
     layer->scratch_floats = batch * (in + out) + in * out; /* operands in half precision */
     layer->parameter_count = layer->buffer_count = 0;
     gyre_layer_parameter(layer, "weight", 2, (size_t[]){out, in})->fan_in = in;
@@ -47,19 +58,28 @@ static int linear_forward(struct gyre_layer *layer, struct gyre_pass *pass, cons
     float *scratch = pass->scratch;
     const float *a = gyre_pass_operand(pass, scratch, x, pass->samples * in);
     const float *b = gyre_pass_operand(pass, scratch + pass->samples * in, weight->value, in * out);
-    multiply_one(pass, &(struct gyre_product){
-                           .form = GYRE_DENSE_NT,
-                           .m = pass->samples,
-                           .n = out,
-                           .k = in,
-                           .alpha = 1,
-                           .a = a,
-                           .lda = in,
-                           .b = b,
-                           .ldb = in,
-                           .c = y,
-                           .ldc = out,
-                       });
+    const struct gyre_product product = {
+        .form = GYRE_DENSE_NT,
+        .m = pass->samples,
+        .n = out,
+        .k = in,
+        .alpha = 1,
+        .a = a,
+        .lda = in,
+        .b = b,
+        .ldb = in,
+        .c = y,
+        .ldc = out,
+    };
+    const struct gyre_epilogue then = {.kind = layer->relu ? GYRE_THEN_BIAS_RELU : GYRE_THEN_BIAS,
+                                       .bias = bias->value,
+                                       .mask = relu_mask(layer)};
+    const bool fused = multiply_fused(layer, pass, &product, &then);
+    layer->masked = fused && layer->relu;
+    layer->finished = false;
+    if (fused)
+        return 0;
+    multiply_one(pass, &product);
     pass->on->table->add_bias(pass->on, y, bias->value, pass->samples, out, layer->relu);
     return 0;
 }
@@ -84,23 +104,40 @@ static void linear_weight_gradient(struct gyre_layer *layer, const struct gyre_p
                        });
 }
 
+/* With the way back through the ReLU of the layer below, and its bias's gradient, which are then
+ * not for that layer to do. A gradient that is added to cannot be made so. */
+static bool go_on_below(const struct gyre_layer *layer, const struct gyre_pass *pass,
+                        const struct gyre_product *product)
+{
+    struct gyre_layer *below = pass->below;
+    if (!below || !below->masked || pass->accumulate)
+        return false;
+    const struct gyre_epilogue then = {.kind = GYRE_THEN_RELU_BACK,
+                                       .bias_gradient = below->parameter[1].gradient,
+                                       .mask = relu_mask(below)};
+    below->finished = multiply_fused(layer, pass, product, &then);
+    return below->finished;
+}
+
 static void linear_input_gradient(struct gyre_layer *layer, const struct gyre_pass *pass,
                                   const float *dy, const float *weight, float *dx)
 {
     const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
-    multiply_one(pass, &(struct gyre_product){
-                           .form = GYRE_DENSE_NN,
-                           .m = pass->samples,
-                           .n = in,
-                           .k = out,
-                           .alpha = 1,
-                           .a = dy,
-                           .lda = out,
-                           .b = weight,
-                           .ldb = in,
-                           .c = dx,
-                           .ldc = in,
-                       });
+    const struct gyre_product product = {
+        .form = GYRE_DENSE_NN,
+        .m = pass->samples,
+        .n = in,
+        .k = out,
+        .alpha = 1,
+        .a = dy,
+        .lda = out,
+        .b = weight,
+        .ldb = in,
+        .c = dx,
+        .ldc = in,
+    };
+    if (!go_on_below(layer, pass, &product))
+        multiply_one(pass, &product);
 }
 
 static bool is_small(double squares)
@@ -130,10 +167,12 @@ static int linear_backward(struct gyre_layer *layer, struct gyre_pass *pass, con
           *for_weight = for_x + pass->samples * in;
     switch (pass->stage) {
     case 0:
-        if (layer->relu)
+        if (layer->relu && !layer->finished)
             pass->on->table->relu_back(pass->on, dy, dy, y, pass->samples * out);
-        pass->on->table->column_sums(pass->on, bias->gradient, dy, pass->samples, out,
-                                     pass->accumulate);
+        if (!layer->finished)
+            pass->on->table->column_sums(pass->on, bias->gradient, dy, pass->samples, out,
+                                         pass->accumulate);
+        layer->finished = false;
         return gyre_pass_ready(pass, bias);
     case 1:
         linear_weight_gradient(layer, pass,

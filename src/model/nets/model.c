@@ -83,6 +83,7 @@ int gyre_model_add(struct gyre_model *model, const struct gyre_layer *layer,
     if (added->outputs > GYRE_SIZE_MOST)
         return check_layer_size("outputs of a layer of", added->outputs, trouble);
     added->spread_bytes = model->pass.on->table->spread_bytes;
+    added->fuses = model->pass.on->table->multiply_then != NULL;
     int status = added->kind->shape(added, model->settings.batch, trouble);
     if (!status)
         status = check_layer_size("outputs of a layer of", gyre_volume_count(added->out), trouble);
@@ -234,6 +235,7 @@ static int run_backward(struct gyre_model *model)
     struct gyre_layer *layer = &model->layer[i];
     const float *x = i ? model->y[i - 1] : model->x;
     float *dx = i == 0 ? NULL : shares(model, i) ? model->dy : model->other;
+    model->pass.below = i ? &model->layer[i - 1] : NULL;
     int status = layer->kind->backward(layer, &model->pass, x, model->y[i], model->dy, dx);
     if (!status && dx == model->other) {
         model->other = model->dy;

@@ -14,17 +14,19 @@
 #include "base/size.h"
 
 #include <errno.h>
+#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGNED      256u                /* bytes: what kernels read begins there */
-#define REGION_BYTES (UINT64_C(8) << 20) /* at least */
-#define SMALL_BYTES  (UINT64_C(2) << 20) /* the same, beside another processor: what CUDA maps */
-#define PIECES       4                   /* at most */
-#define PIECE_BYTES  (UINT64_C(256) << 10)
-#define PAGE         4096u
-#define SPREAD_BYTES (UINT64_C(64) << 20) /* of samples that a convolution lays out together */
+#define ALIGNED         256u                /* bytes: what kernels read begins there */
+#define REGION_BYTES    (UINT64_C(8) << 20) /* at least */
+#define SMALL_BYTES     (UINT64_C(2) << 20) /* the same, beside another processor: what CUDA maps */
+#define PIECES          4                   /* at most */
+#define PIECE_BYTES     (UINT64_C(256) << 10)
+#define PAGE            4096u
+#define WORKSPACE_BYTES (UINT64_C(32) << 20) /* of fused products */
+#define SPREAD_BYTES    (UINT64_C(64) << 20) /* of samples that a convolution lays out together */
 
 struct region_list {
     struct gyre_region region;
@@ -52,7 +54,8 @@ static struct cuda *cuda_of(struct gyre_processor *on)
 
 static const char *cuda_products(const struct gyre_processor *on)
 {
-    return ((const struct gyre_cuda_processor *)on)->blas ? "cuBLAS" : "own cuda";
+    const struct gyre_cuda_processor *cuda = (const struct gyre_cuda_processor *)on;
+    return cuda->keeps_nan ? "cuBLAS, fused" : cuda->blas ? "cuBLAS" : "own cuda";
 }
 
 /* -- memory ------------------------------------------------------------------------------------ */
@@ -280,6 +283,46 @@ static void load_kernels(void)
     gyre_cuda_load_steps();
 }
 
+/* A product whose first row is NaN, through cuBLASLt's ReLU: Gyre's lets it through, so that it is
+ * found. */
+static bool relu_keeps_nan(struct gyre_processor *on)
+{
+    enum { SIDE = 16, EACH = SIDE * SIDE };
+    const float not_a_number = NAN;
+    float *at = cuda_alloc(on, 4 * EACH * sizeof *at), back = 0;
+    if (!at || cuda_put(on, at, &not_a_number, sizeof not_a_number, NULL))
+        return false;
+    const struct gyre_product product = {.form = GYRE_DENSE_NT,
+                                         .m = SIDE,
+                                         .n = SIDE,
+                                         .k = SIDE,
+                                         .alpha = 1,
+                                         .a = at,
+                                         .b = at + EACH,
+                                         .c = at + 2 * EACH,
+                                         .lda = SIDE,
+                                         .ldb = SIDE,
+                                         .ldc = SIDE};
+    const struct gyre_epilogue then = {.kind = GYRE_THEN_BIAS_RELU,
+                                       .bias = product.b,
+                                       .mask = (uint32_t *)(void *)(at + 3 * EACH)};
+    return on->table->multiply_then(on, &product, GYRE_PRECISION_F32, &then) &&
+           !cuda_get(on, &back, product.c, sizeof back, NULL) && isnan(back);
+}
+
+/* Without the memory products go the way without it. */
+static void open_fused(struct gyre_cuda_processor *common)
+{
+    void *workspace = common->blas && gyre_cuda_blas_symbol("cublasLtMatmul")
+                          ? cuda_alloc(&common->base, WORKSPACE_BYTES)
+                          : NULL;
+    if (!workspace)
+        return;
+    common->fused = gyre_cuda_fused_open(common->blas, workspace, WORKSPACE_BYTES);
+    common->keeps_nan = common->fused != NULL; /* until it is tried */
+    common->keeps_nan = common->fused && relu_keeps_nan(&common->base);
+}
+
 /* Copies to and from memory that could not be locked are slower, and right. */
 static int prepare_device(struct cuda *cuda, bool hires, struct gyre_trouble *trouble)
 {
@@ -300,7 +343,10 @@ static int prepare_device(struct cuda *cuda, bool hires, struct gyre_trouble *tr
         return gyre_trouble_set(trouble, -ENOMEM, "no memory to copy to CUDA device %d by",
                                 cuda->common.index);
     cuda->pinned = !device->pin(cuda->common.index, cuda->pieces, locked, NULL);
-    return hires ? gyre_cuda_open_products(&cuda->common, trouble) : 0;
+    status = hires ? gyre_cuda_open_products(&cuda->common, trouble) : 0;
+    if (!status)
+        open_fused(&cuda->common);
+    return status;
 }
 
 static int check_device(const struct gyre_device *device, int index, bool kernels,

@@ -66,7 +66,7 @@ void gyre_cuda_blas_end(void *handle)
 
 /* -- products ---------------------------------------------------------------------------------- */
 
-static int compute_of(enum gyre_precision precision)
+int gyre_cuda_blas_compute(enum gyre_precision precision)
 {
     static const int compute[] = {[GYRE_PRECISION_F32] = COMPUTE_32F,
                                   [GYRE_PRECISION_BF16] = COMPUTE_32F_FAST_16BF,
@@ -91,7 +91,7 @@ int gyre_cuda_blas_multiply(void *handle, const struct gyre_products *all)
              p->form == GYRE_DENSE_TN ? TRANSPOSED : AS_IS, (int)p->n, (int)p->m, (int)p->k,
              &p->alpha, p->b, R_32F, (int)p->ldb, (long long)all->b_step, p->a, R_32F, (int)p->lda,
              (long long)all->a_step, &p->beta, p->c, R_32F, (int)p->ldc, (long long)all->c_step,
-             (int)all->count, compute_of(all->precision), DEFAULT_ALGORITHM);
+             (int)all->count, gyre_cuda_blas_compute(all->precision), DEFAULT_ALGORITHM);
     if (!status)
         return 0;
     gyre_log(GYRE_LOG_ERROR, "a product of %zu x %zu x %zu on a CUDA device: cuBLAS says %d", p->m,

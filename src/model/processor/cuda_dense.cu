@@ -255,6 +255,43 @@ static void multiply_all(struct gyre_processor *on, const struct gyre_products *
         multiply_each(on, products);
 }
 
+/* -- fused products ---------------------------------------------------------------------------- */
+
+struct fused_call {
+    struct gyre_cuda_processor *cuda;
+    const struct gyre_product *product;
+    enum gyre_precision precision;
+    const struct gyre_epilogue *then;
+    bool made;
+    int status;
+
+    static void multiply(void *stream, const void *context)
+    {
+        struct fused_call *given = (struct fused_call *)context;
+        given->made = gyre_cuda_fused_multiply(given->cuda->fused, given->product, given->precision,
+                                               given->then, stream, &given->status);
+    }
+};
+
+static bool post_fused(struct gyre_processor *on, const struct gyre_product *product,
+                       enum gyre_precision precision, const struct gyre_epilogue *then)
+{
+    struct gyre_cuda_processor *cuda = (struct gyre_cuda_processor *)on;
+    struct fused_call given = {cuda, product, precision, then, false, 0};
+    gyre_cuda_post(on, fused_call::multiply, &given);
+    cuda->status = cuda->status ? cuda->status : given.status;
+    return given.made;
+}
+
+static bool multiply_then(struct gyre_processor *on, const struct gyre_product *p,
+                          enum gyre_precision precision, const struct gyre_epilogue *then)
+{
+    const struct gyre_cuda_processor *cuda = (const struct gyre_cuda_processor *)on;
+    return cuda->fused && p->m && p->n && p->k &&
+           (then->kind == gyre_epilogue::GYRE_THEN_BIAS || cuda->keeps_nan) &&
+           post_fused(on, p, precision, then);
+}
+
 extern "C" int gyre_cuda_open_products(struct gyre_cuda_processor *cuda,
                                        struct gyre_trouble *trouble)
 {
@@ -271,6 +308,8 @@ extern "C" int gyre_cuda_open_products(struct gyre_cuda_processor *cuda,
 extern "C" void gyre_cuda_close_products(struct gyre_cuda_processor *cuda)
 {
     const struct blas_call given = {cuda, NULL, 0};
+    gyre_cuda_fused_close(cuda->fused);
+    cuda->fused = NULL;
     if (cuda->blas)
         cuda->device->launch(cuda->queue, blas_call::end, &given);
     cuda->blas = NULL;
@@ -279,6 +318,7 @@ extern "C" void gyre_cuda_close_products(struct gyre_cuda_processor *cuda)
 extern "C" bool gyre_cuda_fill_dense(struct gyre_processor_table *table)
 {
     table->multiply = multiply_all;
+    table->multiply_then = multiply_then;
     return true;
 }
 

@@ -6,6 +6,7 @@
  *   cuda.c             a CUDA device's table: its memory, its queue, what travels to and fro
  *   cuda_elements.cu, cuda_images.cu, cuda_dense.cu     its kernels
  *   cuda_gradients.cu, cuda_steps.cu
+ *   cuda_fused.c       products with what follows them, by cuBLASLt
  *   cuda_blas.c        products by cuBLAS, where it is
  *   cuda_blas_library.c     where cuBLAS is
  *   cuda_queue.c       launches on its queue
@@ -87,8 +88,10 @@ struct gyre_cuda_processor {
     struct gyre_device_queue *queue;
     int index, multiprocessors;
     uint64_t memory_bytes;
-    int status; /* of the first launch that failed */
-    void *blas; /* a handle of cuBLAS; NULL: products are Gyre's own */
+    int status;                    /* of the first launch that failed */
+    void *blas;                    /* a handle of cuBLAS; NULL: products are Gyre's own */
+    struct gyre_cuda_fused *fused; /* cuBLASLt; NULL: it is not there */
+    bool keeps_nan;                /* its ReLU: otherwise only biases are fused */
 };
 
 struct gyre_cuda_wishes {
@@ -122,6 +125,7 @@ int gyre_cuda_blas_wanted(bool *wanted, struct gyre_trouble *trouble);
 int gyre_cuda_blas_begin(void **handle, void *stream);
 int gyre_cuda_blas_check(int device, int begun, struct gyre_trouble *trouble); /* begin's status */
 void gyre_cuda_blas_end(void *handle);
+int gyre_cuda_blas_compute(enum gyre_precision precision); /* cublasComputeType_t */
 bool gyre_cuda_blas_takes(const struct gyre_products *products);
 int gyre_cuda_blas_multiply(void *handle, const struct gyre_products *products);
 
@@ -129,6 +133,14 @@ int gyre_cuda_blas_multiply(void *handle, const struct gyre_products *products);
  * made, and close before the queue's end. GYRE_UNSUPPORTED: cuBLAS is there and fails. */
 int gyre_cuda_open_products(struct gyre_cuda_processor *cuda, struct gyre_trouble *trouble);
 void gyre_cuda_close_products(struct gyre_cuda_processor *cuda);
+
+/* cuBLASLt beside it, with workspace of the device. NULL: it is not there, or there is no memory.
+ * Multiply comes in the device's context; false: nothing was done, and *status stays. */
+struct gyre_cuda_fused *gyre_cuda_fused_open(void *blas, void *workspace, size_t bytes);
+void gyre_cuda_fused_close(struct gyre_cuda_fused *fused); /* takes NULL */
+bool gyre_cuda_fused_multiply(struct gyre_cuda_fused *fused, const struct gyre_product *product,
+                              enum gyre_precision precision, const struct gyre_epilogue *then,
+                              void *stream, int *status);
 
 /* The kernels' entries, put into the table; false where CUDA is not built in. */
 bool gyre_cuda_fill_elements(struct gyre_processor_table *table);

@@ -54,6 +54,24 @@ static inline size_t gyre_partials(size_t count, size_t m, size_t n, size_t k)
     return count > 1 ? count * ((k + GYRE_DENSE_BLOCK - 1) / GYRE_DENSE_BLOCK) * m * n : 0;
 }
 
+/* What follows a product in the same pass. `mask` has a bit for each element of C, of each row in
+ * gyre_mask_bits() bits. */
+struct gyre_epilogue {
+    enum gyre_epilogue_kind {
+        GYRE_THEN_BIAS,      /* C + bias */
+        GYRE_THEN_BIAS_RELU, /* negative ones are 0, the mask has what is above 0 */
+        GYRE_THEN_RELU_BACK  /* C where the mask has a bit, else 0; and the sums of its columns */
+    } kind;
+    const float *bias;
+    float *bias_gradient;
+    uint32_t *mask;
+};
+
+static inline size_t gyre_mask_bits(size_t columns)
+{
+    return (columns + 127) / 128 * 128;
+}
+
 /* Batch norm over a batch. Arrays have a number for each channel. */
 struct gyre_norm {
     struct gyre_planes planes;
@@ -200,6 +218,11 @@ struct gyre_processor_table {
     /* -- products ------------------------------------------------------------------------------ */
 
     void (*multiply)(struct gyre_processor *on, const struct gyre_products *products);
+
+    /* One, with an alpha of 1 and a beta of 0, and what follows. False: nothing was done, the
+     * caller makes a pass for each. NULL for the CPU. */
+    bool (*multiply_then)(struct gyre_processor *on, const struct gyre_product *product,
+                          enum gyre_precision precision, const struct gyre_epilogue *then);
 
     /* -- elements: as ops.h says --------------------------------------------------------------- */
 

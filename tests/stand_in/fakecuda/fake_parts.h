@@ -95,6 +95,9 @@ void fake_linger(void);
 /* Whether a stream waits, or will, for a word there. */
 bool fake_awaited(const void *memory, uint64_t length);
 
+/* A call of cuBLASLt, where FAKECUDA_CUBLASLT says that it is there; NULL. No lock. */
+void *fake_cublaslt_symbol(const char *name);
+
 void fake_start_device(struct CUctx_st *device);
 bool fake_idle(const struct CUctx_st *device);
 CUresult fake_launch(CUstream stream, const void *function, dim3 grid, dim3 block, void **arguments,

@@ -35,6 +35,8 @@
  *                                waits for a word or an event keeps up what is posted to the
  *                                others later; 0
  *     FAKECUDA_CUBLAS=1          cuBLAS is there (fake_cublas.c); 0
+ *     FAKECUDA_CUBLASLT=1        cuBLASLt too (fake_cublaslt.c); 2: its ReLU takes NaN for 0; 3: it
+ *                                proposes no algorithm; 0
  *     FAKECUDA_UUID_SALT=3       UUIDs are of another machine than with other salts; 0
  *     FAKECUDA_FAIL=cuMemMap:2:CUDA_ERROR_NOT_PERMITTED,kernel:1:CUDA_ERROR_ILLEGAL_ADDRESS
  *                                the 2nd call of that name from now fails with that error. "copy",
