@@ -178,6 +178,24 @@ static void one_rank_hears_all(void **state)
     assert_int_equal(rig_run_everywhere(5, one_hears_all), 0);
 }
 
+static void meet_two(const struct rig *rig, int rank)
+{
+    (void)rig, (void)rank;
+    setenv("GYRE_LINKS_AT_ONCE", "2", 1);
+}
+
+/* Nobody has a link before the first message, which comes from ranks that the receiver has not
+ * called. */
+static void strangers_of_a_large_node_are_heard(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        rig_run(
+            &(struct rig){.n = 5, .transport = "shm", .before = meet_two, .body = one_hears_all},
+            60),
+        0);
+}
+
 /* -- in a part, to itself ---------------------------------------------------------------------- */
 
 static int of_itself(struct gyre_comm *comm)
@@ -453,6 +471,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tags_do_not_wait_for_each_other),
         cmocka_unit_test(one_rank_hears_all),
+        cmocka_unit_test(strangers_of_a_large_node_are_heard),
         cmocka_unit_test(to_itself_and_in_parts),
         cmocka_unit_test(receives_keep_their_order),
         cmocka_unit_test(threads_talk_at_once),
