@@ -429,6 +429,7 @@ static void words_arrive_in_any_pieces(void **state)
 {
     static const char words[] =
         "signal 15\nfailed 137 rank 2 on b: killed\nnonsense\n"
+        "signal 65\nfailed 0 none\nfailed 256 none\nlost 1 2 256 rank 4\n"
         "lost 1 2 9 rank 4\nlost 1 -1 9 nobody\nlost 1 0 1 missed\n"
         "restart 2 3 a,b\nrestart 4 3\nforget\nback 1 2 rank 4\nwell\nclosing\nleave\n"
         "ended\nagain\nover\ndone\n";
