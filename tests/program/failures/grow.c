@@ -2,6 +2,10 @@
 #include "rig/comm_rig.h"
 #include "rig/test.h"
 
+#include "collectives/comm/communicator.h"
+#include "transport/domain/domain.h"
+#include "transport/job/job.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -83,6 +87,15 @@ static int grow_or_go_on(struct gyre_comm **comm, struct rig *rig, int status)
     return 0;
 }
 
+/* Whether all ranks name the job's key alike to a stranger, newcomers too. */
+static bool has_one_key(struct gyre_comm *comm)
+{
+    uint64_t name, least = 0, most = 1;
+    memcpy(&name, gyre_domain_job(comm->domain)->key_id, sizeof name);
+    return !gyre_all_reduce(comm, &name, &least, 1, GYRE_U64, GYRE_MIN) &&
+           !gyre_all_reduce(comm, &name, &most, 1, GYRE_U64, GYRE_MAX) && least == most;
+}
+
 /* Sums and grows until the goal is reached, whatever happens on the way. */
 static int take_part(struct gyre_comm *comm, struct rig *rig, int me, uint64_t since)
 {
@@ -110,6 +123,8 @@ static int take_part(struct gyre_comm *comm, struct rig *rig, int me, uint64_t s
     }
     if (plan->keeps && (me < plan->members) != (gyre_rank(comm) < plan->members))
         return wrong(NULL, "a newcomer has a member's rank");
+    if (!has_one_key(comm))
+        return wrong(comm, "ranks name the key differently");
     if (gyre_free(comm, memory))
         return wrong(comm, "the memory did not come along");
     return gyre_finalize(comm);
