@@ -186,7 +186,9 @@ static void choices_are_shown(void **state)
     expect_shown((const char *const[]){"show", "choices", "-o", "all_to_all_v", NULL},
                  "# all_to_all_v: a message from every rank to every other; ", "nothing to choose");
     expect_shown((const char *const[]){"show", "choices", "-o", "barrier", "-t", "tcp", NULL},
-                 "# barrier, 8 ranks on 8 nodes, loopback\n", "       1  doubling ");
+                 "# barrier, 8 ranks on 8 nodes, loopback\n"
+                 "# a barrier is an all_reduce of 1 byte and follows its rules\n",
+                 "       1  doubling ");
     expect_shown((const char *const[]){"show", "choices", "-o", "all_gather_v", "-n64", "-t", "tcp",
                                        "-b128K", "-e128K", NULL},
                  "# all_gather_v, 64 ranks on 64 nodes, loopback\n",
