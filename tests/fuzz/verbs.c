@@ -20,7 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRAILER = 16, MESSAGE = 40, POSTS = 16 };
+/* A small store: the sanitizer gets large pieces of memory from the kernel, for each input. */
+enum { TRAILER = 16, MESSAGE = 40, POSTS = 16, EAGER = 1024 };
 
 struct play {
     const uint8_t *at, *end;
@@ -223,7 +224,7 @@ static struct gyre_verbs_wire *open_wire(void)
 
 static struct gyre_verbs_pipe *open_pipe(struct gyre_verbs_wire *wire)
 {
-    const struct gyre_stream_options options = {.posts = POSTS, .places = 4};
+    const struct gyre_stream_options options = {.posts = POSTS, .eager = EAGER, .places = 4};
     struct gyre_pipe *end;
     REQUIRE(!gyre_end_create(sizeof(struct gyre_verbs_pipe), wire->rank, 7, &options, 1, &end));
     struct gyre_verbs_pipe *pipe = (struct gyre_verbs_pipe *)end;
