@@ -15,4 +15,7 @@ static inline __attribute__((noreturn)) void gyre_ci_exit(int code)
 
 #define _exit gyre_ci_exit
 
+/* As under a sanitizer, more than the program itself takes memory, files and descriptors. */
+#define SANITIZED
+
 #endif
