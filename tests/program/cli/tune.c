@@ -78,6 +78,33 @@ static void all_kinds_of_a_machine_are_priced(void **state)
     assert_true(rig_has(text, "\n# network: 64 ranks of another time\n"));
 }
 
+/* Ranks whose hosts have names of their own are between machines: what three at once cost one is
+ * written, too. */
+static void a_network_is_priced(void **state)
+{
+    static const char command[] = "exec unshare --uts sh -c 'hostname \"tune-$RANK\" && "
+                                  "exec \"$0\" tune --out \"$1\"' \"$0\" \"$1\"";
+    struct gyre_trouble trouble = {0};
+    struct gyre_tuning tuning;
+    uint32_t kinds;
+    (void)state;
+    if (system("unshare --uts true 2>/dev/null") != 0) {
+        print_message("no host name of its own can be had here\n");
+        skip();
+    }
+    put("gyre-tuning 1\nvalues 0\n");
+    rig_run(&rig, NULL,
+            (const char *const[]){"run", "-n", "3", "--simulate-nodes", "3x1", "sh", "-c", command,
+                                  rig_tool(), file, NULL});
+    assert_int_equal(rig.code, 0);
+    assert_true(rig_has(rig.out_text, ": network measured"));
+    rig_end(&rig);
+    if (gyre_tuning_read(file, &tuning, &kinds, &trouble))
+        fail_msg("%s", trouble.text);
+    assert_int_equal(kinds, 1u << GYRE_LINK_NETWORK);
+    assert_int_not_equal(tuning.incast_kib_ps, 0);
+}
+
 /* A job takes the file, and so does what shows its choices. */
 static void the_file_is_used(void **state)
 {
@@ -156,6 +183,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_words_are_told),
         cmocka_unit_test(all_kinds_of_a_machine_are_priced),
+        cmocka_unit_test(a_network_is_priced),
         cmocka_unit_test(the_file_is_used),
         cmocka_unit_test(a_planted_link_is_not_followed),
         cmocka_unit_test(another_file_is_left_alone),
