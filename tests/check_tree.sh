@@ -58,7 +58,8 @@ cli/show                 base knobs cli cli/show/page collectives/algorithms/tab
                          transport/link/words.h
 cli/show/page            base collectives/prove collectives/schedule
 cli/why                  base cli transport/recorder transport/stream/signature.h
-cli/trace                base cli cli/trace/reading data/files transport/stream/signature.h
+cli/trace                base cli cli/show/page cli/trace/reading data/files
+                         transport/stream/signature.h
 cli/trace/reading        base cli data/files transport/recorder transport/stream/signature.h
 cli/train                base base/machine cli launch report train
 cli/tune                 base base/disk base/machine cli collectives/algorithms/table.h

@@ -6,6 +6,7 @@
  * Tested by tests/program/cli/trace.c, and in a browser by tests/program/cli/page.py. */
 #include "cli/trace/html.h"
 
+#include "cli/show/page/page.h"
 #include "cli/trace/reading/clocks.h"
 #include "cli/trace/summary.h"
 #include "cli/trace/reading/tracks.h"
@@ -177,23 +178,15 @@ static void put_page_data(struct timeline_page *page)
     fputs("]}", page->out);
 }
 
-/* Writes the frame up to the mark. Returns what follows the mark. */
-static const char *put_frame_until(FILE *out, const char *frame, const char *mark)
-{
-    const char *at = strstr(frame, mark);
-    fwrite(frame, 1, (size_t)(at - frame), out);
-    return at + strlen(mark);
-}
-
 void gyre_html_put(FILE *out, const struct gyre_timeline *timeline)
 {
     struct timeline_page page = {.out = out, .timeline = timeline};
     choose_from(&page);
-    const char *frame = put_frame_until(out, gyre_page_html, "@STYLE@");
+    const char *frame = gyre_page_put_until(out, gyre_page_html, "@STYLE@");
     fputs(gyre_page_css, out);
-    frame = put_frame_until(out, frame, "@DATA@");
+    frame = gyre_page_put_until(out, frame, "@DATA@");
     put_page_data(&page);
-    frame = put_frame_until(out, frame, "@SCRIPT@");
+    frame = gyre_page_put_until(out, frame, "@SCRIPT@");
     fputs(gyre_page_js, out);
     fputs(frame, out);
 }

@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-/* Writes the frame up to the mark. Returns what follows the mark. */
-static const char *put_until(FILE *out, const char *frame, const char *mark)
+const char *gyre_page_put_until(FILE *out, const char *frame, const char *mark)
 {
     const char *at = strstr(frame, mark);
     fwrite(frame, 1, (size_t)(at - frame), out);
@@ -32,11 +31,11 @@ static int put_schedules(FILE *out, const struct gyre_page_schedule *schedule, u
 int gyre_page_write(FILE *out, const struct gyre_page_schedule *schedule, unsigned count,
                     struct gyre_trouble *trouble)
 {
-    const char *frame = put_until(out, gyre_page_html, "@STYLE@");
+    const char *frame = gyre_page_put_until(out, gyre_page_html, "@STYLE@");
     fputs(gyre_page_css, out);
-    frame = put_until(out, frame, "@DATA@");
+    frame = gyre_page_put_until(out, frame, "@DATA@");
     int status = put_schedules(out, schedule, count, trouble);
-    frame = put_until(out, frame, "@SCRIPT@");
+    frame = gyre_page_put_until(out, frame, "@SCRIPT@");
     fputs(gyre_page_js, out);
     fputs(frame, out);
     return status;

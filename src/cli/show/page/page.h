@@ -16,6 +16,9 @@ struct gyre_page_schedule {
     struct gyre_slice slice; /* its rank is ignored */
 };
 
+/* Writes the frame of a page up to the mark, which it has. Returns what follows the mark. */
+const char *gyre_page_put_until(FILE *out, const char *frame, const char *mark);
+
 /* Writes the page: `count` schedules beside each other, each proved on the way. A schedule with a
  * defect is played up to the defect, which the page and `trouble` tell. 0, GYRE_CORRUPT with the
  * first defect, or -ENOMEM. */
