@@ -93,7 +93,7 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of a block, where a call is short. */
+/* How many calls a block has, where a call is short. */
 static int block_calls(int trial)
 {
     uint64_t bytes = gyre_tune_bytes(trial);

@@ -1,5 +1,6 @@
-/* What gyre tune times: each size by each algorithm; the last size between machines only, where
- * queues hide what short messages wait for. Tested by tests/program/cli/tune.c. */
+/* The trials of gyre tune: each size by each algorithm. The last size is timed between machines
+ * only, where queues and bursts hide a wire's speed from shorter ones. Tested by
+ * tests/program/cli/tune.c. */
 #include "cli/tune/inside.h"
 
 const char *const gyre_tune_algorithm[GYRE_TUNE_ALGORITHMS] = {"doubling", "direct", "ring"};

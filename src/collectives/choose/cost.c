@@ -261,15 +261,17 @@ static struct gyre_cost_time price_latency(const struct sample *sample, const st
     return latency;
 }
 
-/* What a round's bytes do not add to it: a burst, as long as the network's way was idle before, and
- * saved room for it, while messages were on their way and with the cores. */
+/* The time that a burst saves a round: its bytes pass at once, where the network's way was idle
+ * while messages were under way and with the cores. */
 static struct gyre_cost_time passes_at_once(const struct sample *sample, const struct actor *actor,
                                             struct gyre_cost_time latency)
 {
+    if (!sample->link_kinds->tuning->burst_bytes)
+        return (struct gyre_cost_time){0};
     uint64_t burst = scaled(sample->link_kinds->tuning->burst_bytes,
                             kib_price(sample, actor, GYRE_LINK_NETWORK), 1024);
     uint64_t idle = plus(latency.network, price_messages(sample, actor, GYRE_LINK_NETWORK));
-    uint64_t bytes = burst ? price_bytes(sample, actor, GYRE_LINK_NETWORK) : 0;
+    uint64_t bytes = price_bytes(sample, actor, GYRE_LINK_NETWORK);
     return cost_time_of(GYRE_LINK_NETWORK, smaller_cost(smaller_cost(burst, bytes), idle));
 }
 

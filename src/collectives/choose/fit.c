@@ -64,7 +64,7 @@ static void add_price(struct fit *fit, uint64_t *price, uint64_t likely, double 
     fit->prices++;
 }
 
-/* Of two ranks nobody hears several. */
+/* The likely price of an incast; 0: two ranks have none, and trials of them tell nothing of it. */
 static uint64_t likely_incast(const struct gyre_trial *trial, int kind,
                               const struct gyre_tuning *tuning)
 {

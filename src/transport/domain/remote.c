@@ -107,11 +107,12 @@ enum gyre_join_channels gyre_domain_channels(struct gyre_domain *domain)
     if (domain->job.world <= domain->settings.links_at_once)
         return GYRE_CHANNELS_NONE; /* every two ranks of so few connect in any case */
     list_ways(&choice);
-    for (int i = 0; i < choice.ways; i++)
-        all &= needs_offer(&choice.way[i]);
-    for (int i = 0; i < choice.ways && !any; i++)
-        any = needs_offer(&choice.way[i]) && is_present(domain, choice.way[i].driver);
-    return any && all ? GYRE_CHANNELS_ALL : any ? GYRE_CHANNELS_PARTNERS : GYRE_CHANNELS_NONE;
+    for (int i = 0; i < choice.ways; i++) {
+        const bool offers = needs_offer(&choice.way[i]);
+        all &= offers;
+        any = any || (offers && is_present(domain, choice.way[i].driver));
+    }
+    return !any ? GYRE_CHANNELS_NONE : all ? GYRE_CHANNELS_ALL : GYRE_CHANNELS_PARTNERS;
 }
 
 /* Opens all ways. A driver that this rank lacks gives a reason to tell; a driver that the user
