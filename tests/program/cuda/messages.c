@@ -104,6 +104,7 @@ static int in_pieces(struct gyre_comm *comm, struct rig *rig)
     messages_room = LONG;
     int bad = messages_set_up(comm, &bench), rank = gyre_rank(comm);
     (void)rig;
+    bad += rig_check(gyre_barrier(comm) == 0, comm, "a barrier"); /* trials make copies, too */
     for (int way = 0; way < 4 && !bad; way++)
         for (unsigned i = 0; i < sizeof(wire) / sizeof(*wire) && !bad; i++)
             bad = one_in_pieces(comm, &bench, ways[way][rank], wire[i], (unsigned)way * 8 + i);
