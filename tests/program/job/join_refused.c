@@ -46,7 +46,7 @@ static void missing_ranks_are_named(void **state)
     struct rig rig;
     (void)state;
     rig_setup(&rig, 5);
-    set_timeout(&rig, 800);
+    set_timeout(&rig, 8000);
     rig.rank[0].capture = true;
     rig_start(&rig, 0);
     rig_start(&rig, 3);
@@ -195,7 +195,7 @@ static void another_key_is_met_with_silence(void **state)
     char log[8192];
     (void)state;
     rig_setup(&rig, 2);
-    set_timeout(&rig, 700);
+    set_timeout(&rig, 6000);
     rig.rank[0].capture = true;
     memset(rig.rank[1].job.key, 0x66, 32);
     memset(rig.rank[1].job.key_id, 0xb2, 8);
@@ -514,7 +514,7 @@ static void a_foreign_listener_is_recognised(void **state)
     struct rig rig;
     (void)state;
     rig_setup(&rig, 2);
-    set_timeout(&rig, 500);
+    set_timeout(&rig, 6000);
     pid_t foreigner = start_foreigner(rig.port, true);
     rig_run(&rig);
     end_foreigner(foreigner);
@@ -554,7 +554,7 @@ static void another_rank_is_not_taken_for_rank_0(void **state)
     struct sockaddr_storage address;
     (void)state;
     rig_setup(&rig, 3);
-    set_timeout(&rig, 1500);
+    set_timeout(&rig, 6000);
     assert_int_equal(gyre_address_resolve("127.0.0.1", rig.port, &address, 1, NULL), 1);
     int listener = gyre_socket_listen(&address, 0, 0, 64);
     assert_true(listener >= 0);
