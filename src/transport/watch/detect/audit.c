@@ -30,7 +30,15 @@
  * all ranks: the program knows, and a late rank may be computing. Question 4 ignores such calls.
  *
  * Question 3 judges no rank while any rank computes or moves a byte, because its state then
- * changes. One judgement takes O(n). */
+ * changes.
+ *
+ * A state is sent when it changes, so a rank whose words are kept from rank 0 seems to stand still.
+ * What a rank has called stays true for ever (questions 1 and 2). What it has not done may be done
+ * by now. So before a standstill or a refused call is told, the ranks that it rests on are asked,
+ * and each has answered with the same state. Nobody waits long for an answer: a rank that is silent
+ * is lost.
+ *
+ * One judgement takes O(n). */
 #include "transport/watch/detect/audit_inside.h"
 
 #include "base/clock.h"
@@ -100,6 +108,16 @@ void gyre_audit_hear(struct gyre_call_audit *audit, uint64_t clock,
         audit->moved_at = clock;
     }
     entry->state = *state;
+}
+
+void gyre_audit_answer(struct gyre_call_audit *audit, uint64_t clock,
+                       const struct gyre_watch_state *state)
+{
+    if (state->rank >= audit->n)
+        return;
+    gyre_audit_hear(audit, clock, state);
+    audit->changed |= gyre_audit_doubts(audit, state->rank);
+    audit->entry[state->rank].told_at = clock;
 }
 
 void gyre_audit_judge(struct gyre_call_audit *audit, uint64_t clock,

@@ -45,6 +45,13 @@ void gyre_audit_destroy(struct gyre_call_audit *audit);
 void gyre_audit_hear(struct gyre_call_audit *audit, uint64_t clock,
                      const struct gyre_watch_state *state);
 
+/* Takes a rank's state that is a present one: its answer to a question, or rank 0's own. */
+void gyre_audit_answer(struct gyre_call_audit *audit, uint64_t clock,
+                       const struct gyre_watch_state *state);
+
+/* Whether a finding waits for the rank's answer: it shall be asked what it does by now. */
+bool gyre_audit_doubts(const struct gyre_call_audit *audit, uint32_t rank);
+
 /* Looks for the worst finding, if something has changed or a limit has passed. Takes O(n). */
 void gyre_audit_judge(struct gyre_call_audit *audit, uint64_t clock,
                       struct gyre_audit_finding *finding);

@@ -18,6 +18,8 @@ struct gyre_audit_entry {
     uint64_t since;  /* beginning of the wait in its oldest operation */
     uint64_t number; /* its key in the hash table */
     uint64_t refused_at, parted_at;
+    uint64_t told_at;    /* its last answer to a question */
+    uint64_t doubted_at; /* a judgement needs an answer that is not older */
 };
 
 struct gyre_call_audit {
@@ -63,6 +65,10 @@ bool gyre_audit_recall(const struct gyre_watch_state *state, uint64_t number,
                        struct gyre_watch_call *call);
 bool gyre_audit_joined(const struct gyre_watch_state *state, uint32_t comm, uint64_t number);
 
+/* Whether the rank has answered at that time or later, so that its state is a present one. If not,
+ * it shall be asked. */
+bool gyre_audit_confirmed(struct gyre_call_audit *audit, uint32_t rank, uint64_t since);
+
 /* " of communicator 3"; nothing for the world. */
 const char *gyre_audit_name_comm(uint32_t comm, char out[GYRE_AUDIT_COMM]);
 
@@ -85,7 +91,7 @@ void gyre_audit_add_refusal(const struct gyre_watch_state *state,
 
 bool gyre_audit_find_mismatch(struct gyre_call_audit *audit, struct gyre_audit_finding *finding);
 bool gyre_audit_find_departed(struct gyre_call_audit *audit, struct gyre_audit_finding *finding);
-bool gyre_audit_find_standstill(const struct gyre_call_audit *audit, uint64_t clock,
+bool gyre_audit_find_standstill(struct gyre_call_audit *audit, uint64_t clock,
                                 struct gyre_audit_finding *finding);
 bool gyre_audit_find_left(struct gyre_call_audit *audit, struct gyre_audit_finding *finding);
 bool gyre_audit_find_refused(struct gyre_call_audit *audit, uint64_t clock,

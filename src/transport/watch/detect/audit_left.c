@@ -90,14 +90,24 @@ static uint32_t absent_from(const struct gyre_call_audit *audit, uint32_t rank)
     return GYRE_AUDIT_NOBODY;
 }
 
-/* Longer than the dead time. A rank that was stopped stands still too, and its last word may be of
- * an operation that it has left since: its silence is told before. */
+/* Longer than the dead time: a rank that was stopped stands still too, and its silence is told
+ * before. */
 static uint64_t still_enough(const struct gyre_call_audit *audit)
 {
     return audit->limit.dead_ns + audit->limit.dead_ns / 4;
 }
 
-bool gyre_audit_find_standstill(const struct gyre_call_audit *audit, uint64_t clock,
+/* Whether every rank has said since that time that it still waits where it did. */
+static bool all_confirmed(struct gyre_call_audit *audit, uint64_t since)
+{
+    bool all = true;
+
+    for (uint32_t rank = 0; rank < audit->n; rank++)
+        all &= gyre_audit_confirmed(audit, rank, since);
+    return all;
+}
+
+bool gyre_audit_find_standstill(struct gyre_call_audit *audit, uint64_t clock,
                                 struct gyre_audit_finding *finding)
 {
     if (audit->limit.dead_ns == 0 || clock - audit->moved_at < still_enough(audit))
@@ -115,6 +125,8 @@ bool gyre_audit_find_standstill(const struct gyre_call_audit *audit, uint64_t cl
         uint32_t other = absent_from(audit, rank);
         if (other == GYRE_AUDIT_NOBODY)
             continue;
+        if (!all_confirmed(audit, audit->moved_at + still_enough(audit)))
+            return false;
         tell_standstill(audit, rank, other, finding);
         return true;
     }
@@ -277,6 +289,14 @@ static void tell_refused(const struct gyre_call_audit *audit, uint32_t rank, uin
              waited % GYRE_SECOND / (100 * GYRE_MS), there);
 }
 
+static bool both_confirmed(struct gyre_call_audit *audit, uint32_t one, uint32_t other,
+                           uint64_t since)
+{
+    const bool is_one = gyre_audit_confirmed(audit, one, since);
+
+    return gyre_audit_confirmed(audit, other, since) && is_one;
+}
+
 bool gyre_audit_find_refused(struct gyre_call_audit *audit, uint64_t clock,
                              struct gyre_audit_finding *finding)
 {
@@ -293,8 +313,10 @@ bool gyre_audit_find_refused(struct gyre_call_audit *audit, uint64_t clock,
         uint32_t other = kept_waiting(audit, rank, clock - patience, &since);
         if (other == GYRE_AUDIT_NOBODY)
             continue;
-        tell_refused(audit, rank, other,
-                     clock - (since > entry->refused_at ? since : entry->refused_at), finding);
+        since = since > entry->refused_at ? since : entry->refused_at;
+        if (!both_confirmed(audit, rank, other, since + patience))
+            continue;
+        tell_refused(audit, rank, other, clock - since, finding);
         return true;
     }
     return false;

@@ -62,6 +62,19 @@ bool gyre_audit_waits(const struct gyre_call_audit *audit, uint32_t rank, uint32
     return gyre_audit_state_waits(&audit->entry[rank].state, comm, sequence);
 }
 
+bool gyre_audit_doubts(const struct gyre_call_audit *audit, uint32_t rank)
+{
+    const struct gyre_audit_entry *entry = &audit->entry[rank];
+
+    return rank < audit->n && entry->told_at < entry->doubted_at && !entry->state.parting;
+}
+
+bool gyre_audit_confirmed(struct gyre_call_audit *audit, uint32_t rank, uint64_t since)
+{
+    audit->entry[rank].doubted_at = since;
+    return !gyre_audit_doubts(audit, rank);
+}
+
 /* " of communicator 3"; nothing for the world. */
 const char *gyre_audit_name_comm(uint32_t comm, char out[GYRE_AUDIT_COMM])
 {

@@ -173,6 +173,7 @@ static void run_audit(struct gyre_failure_detector *detector)
     if (detector->stage >= GYRE_DETECTOR_PROPOSED || detector->all_left)
         return;
     gyre_audit_judge(detector->audit, detector->clock, &finding);
+    gyre_detector_ask_doubted(detector);
     if (finding.outcome == GYRE_AUDIT_FINE)
         return;
     if (finding.outcome == GYRE_AUDIT_SLOW) {
@@ -193,7 +194,7 @@ static void note_state(struct gyre_failure_detector *detector, struct gyre_detec
                        const struct gyre_watch_state *state)
 {
     if (detector->audit != NULL) {
-        gyre_audit_hear(detector->audit, detector->clock, state);
+        gyre_audit_answer(detector->audit, detector->clock, state);
     } else if (memcmp(&post->state, state, sizeof *state) != 0) {
         post->state = *state;
         post->fresh = post->known = true;

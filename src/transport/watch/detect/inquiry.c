@@ -47,7 +47,7 @@ void gyre_detector_hear_tell(struct gyre_failure_detector *detector,
             pass_answer(detector, &detector->post[1 + from], &state);
         return;
     }
-    gyre_audit_hear(detector->audit, detector->clock, &state);
+    gyre_audit_answer(detector->audit, detector->clock, &state);
     for (int i = 0; i < 2; i++)
         detector->side[i].told |= detector->side[i].rank == state.rank;
     detector->next_beat = detector->clock;

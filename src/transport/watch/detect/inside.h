@@ -185,6 +185,9 @@ void gyre_detector_owe(struct gyre_failure_detector *detector, enum gyre_detecto
 /* Sends a question for that rank on its way. */
 void gyre_detector_ask(struct gyre_failure_detector *detector, uint32_t rank);
 
+/* Asks the ranks whose present states the call audit needs. Rank 0 only. */
+void gyre_detector_ask_doubted(struct gyre_failure_detector *detector);
+
 /* Asks the two ranks that differ about their calls. Rank 0 only. */
 void gyre_detector_inquire(struct gyre_failure_detector *detector, uint32_t holder, uint32_t other);
 

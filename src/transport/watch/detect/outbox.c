@@ -23,6 +23,16 @@ void gyre_detector_ask(struct gyre_failure_detector *detector, uint32_t rank)
     way->owed |= GYRE_OWED_ASK;
 }
 
+void gyre_detector_ask_doubted(struct gyre_failure_detector *detector)
+{
+    for (uint32_t rank = 1; rank < detector->is.n; rank++) {
+        const int channel = gyre_detector_channel(detector, rank);
+        if (gyre_audit_doubts(detector->audit, rank) && channel >= 0 &&
+            detector->channel[channel].ask == GYRE_ASK_NONE)
+            gyre_detector_ask(detector, rank);
+    }
+}
+
 static void ask_rank(struct gyre_failure_detector *detector, struct gyre_detector_side *side,
                      uint32_t rank)
 {

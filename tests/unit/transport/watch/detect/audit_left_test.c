@@ -40,6 +40,28 @@ static void test_refused_call_that_others_wait_in_is_told(void **state)
     gyre_audit_destroy(audit);
 }
 
+/* Its answer, where it has one, is that it has made the call meanwhile. Nobody else is asked. */
+static void test_refused_call_is_told_when_both_have_answered(void **state)
+{
+    for (int again = 0; again < 2; again++) {
+        struct gyre_call_audit *audit = audit_of(3);
+        const struct gyre_watch_state called = doing(1, 2, 1, 8);
+
+        hear(audit, 0, doing(0, 2, 1, 8));
+        hear(audit, 0, refusing(doing(1, 1, 1, 8), 0, 2, ROOT));
+        hear(audit, 0, doing(2, 1, 1, 8));
+        assert_int_equal(look(audit, PATIENT).outcome, GYRE_AUDIT_FINE);
+        assert_true(gyre_audit_doubts(audit, 0) && gyre_audit_doubts(audit, 1));
+        assert_false(gyre_audit_doubts(audit, 2));
+        gyre_audit_answer(audit, PATIENT, &said[0]);
+        assert_int_equal(look(audit, PATIENT).outcome, GYRE_AUDIT_FINE);
+        gyre_audit_answer(audit, PATIENT, again ? &called : &said[1]);
+        assert_int_equal(look(audit, PATIENT).outcome,
+                         again ? GYRE_AUDIT_FINE : GYRE_AUDIT_MISMATCH);
+        gyre_audit_destroy(audit);
+    }
+}
+
 /* Nobody waits long enough for the rank; or it has called again; or all were wrong alike. */
 static void test_refused_call_that_harms_nobody_is_fine(void **state)
 {
@@ -197,7 +219,8 @@ static void test_a_circle_of_messages_is_told(void **state)
     gyre_audit_destroy(audit);
 }
 
-/* A call looks at 16 of many, the next goes on behind them: 256 calls have seen all. */
+/* A call looks at 16 of many, the next goes on behind them. 256 calls have seen all, and have asked
+ * the one; the next 256 see it again. */
 static void test_one_refused_call_behind_many_is_found(void **state)
 {
     struct gyre_call_audit *audit = audit_of(4096);
@@ -206,7 +229,7 @@ static void test_one_refused_call_behind_many_is_found(void **state)
     hear(audit, 0, doing(4095, 2, 1, 8));
     for (uint32_t rank = 0; rank < 4095; rank++)
         hear(audit, 0, refusing(doing(rank, 1, 1, 8), rank == 4090 ? 0 : 1, 2, ROOT));
-    for (uint64_t look = 0; !found && look < 4096 / 16; look++)
+    for (uint64_t look = 0; !found && look < 2 * 4096 / 16; look++)
         found = call(audit, PATIENT + look * LOOK_AGAIN).outcome == GYRE_AUDIT_MISMATCH;
     assert_true(found);
     gyre_audit_destroy(audit);
@@ -216,6 +239,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused_call_that_others_wait_in_is_told),
+        cmocka_unit_test(test_refused_call_is_told_when_both_have_answered),
         cmocka_unit_test(test_refused_call_that_harms_nobody_is_fine),
         cmocka_unit_test(test_another_refusal_has_a_time_of_its_own),
         cmocka_unit_test(test_refused_call_that_others_have_left_is_told_at_the_end),

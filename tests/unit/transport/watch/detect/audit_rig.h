@@ -13,6 +13,9 @@
 #define TIMEOUT    (60 * GYRE_SECOND)
 #define LOOK_AGAIN (100 * GYRE_MS)
 #define CHILD      (1u << 12 | 5) /* communicator 5 of ranks 1 and 2 */
+#define MOST       4096u
+
+static struct gyre_watch_state said[MOST]; /* each rank's last words */
 
 /* A rank that has entered operation `sequence` and finished up to `finished`. */
 static inline struct gyre_watch_state doing(uint32_t rank, uint64_t sequence, uint64_t finished,
@@ -36,6 +39,8 @@ static inline struct gyre_call_audit *audit_of(uint32_t n)
     const struct gyre_audit_limits limits = {PATIENCE, DEAD, TIMEOUT};
 
     assert_int_equal(gyre_audit_create(n, &limits, &audit), 0);
+    for (uint32_t rank = 0; rank < MOST; rank++)
+        said[rank] = (struct gyre_watch_state){.rank = rank};
     return audit;
 }
 
@@ -43,14 +48,39 @@ static inline void hear(struct gyre_call_audit *audit, uint64_t clock,
                         struct gyre_watch_state state)
 {
     gyre_audit_hear(audit, clock, &state);
+    if (state.rank < MOST)
+        said[state.rank] = state;
 }
 
-static inline struct gyre_audit_finding call(struct gyre_call_audit *audit, uint64_t clock)
+/* One judgement. Nobody answers what it asks. */
+static inline struct gyre_audit_finding look(struct gyre_call_audit *audit, uint64_t clock)
 {
     struct gyre_audit_finding finding;
 
     gyre_audit_judge(audit, clock, &finding);
     return finding;
+}
+
+/* Has each rank that is asked say its last words again. Returns how many are asked. */
+static inline uint32_t answer(struct gyre_call_audit *audit, uint64_t clock)
+{
+    uint32_t asked = 0;
+
+    for (uint32_t rank = 0; rank < MOST; rank++) {
+        if (!gyre_audit_doubts(audit, rank))
+            continue;
+        asked++;
+        gyre_audit_answer(audit, clock, &said[rank]);
+    }
+    return asked;
+}
+
+/* A judgement of ranks that answer at once what they are asked. */
+static inline struct gyre_audit_finding call(struct gyre_call_audit *audit, uint64_t clock)
+{
+    struct gyre_audit_finding finding = look(audit, clock);
+
+    return answer(audit, clock) > 0 ? look(audit, clock) : finding;
 }
 
 static inline struct gyre_watch_state in_child(struct gyre_watch_state state, uint64_t world)

@@ -189,6 +189,37 @@ static void test_standstill_names_who_is_behind_and_who_has_left(void **state)
     gyre_audit_destroy(audit);
 }
 
+/* What a rank said long ago is no proof that it stands there still. */
+static void test_standstill_is_told_when_all_have_answered(void **state)
+{
+    struct gyre_call_audit *audit = audit_of_parted();
+
+    assert_int_equal(look(audit, STILL - 1).outcome, GYRE_AUDIT_FINE);
+    assert_int_equal(answer(audit, STILL - 1), 0);
+    assert_int_not_equal(look(audit, STILL + LOOK_AGAIN).outcome, GYRE_AUDIT_MISMATCH);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        assert_true(gyre_audit_doubts(audit, rank));
+        assert_int_not_equal(look(audit, STILL + 2 * LOOK_AGAIN).outcome, GYRE_AUDIT_MISMATCH);
+        gyre_audit_answer(audit, STILL + 2 * LOOK_AGAIN, &said[rank]);
+    }
+    assert_int_equal(look(audit, STILL + 2 * LOOK_AGAIN).outcome, GYRE_AUDIT_MISMATCH);
+    assert_int_equal(answer(audit, STILL + 2 * LOOK_AGAIN), 0);
+    gyre_audit_destroy(audit);
+}
+
+static void test_no_standstill_where_an_answer_tells_of_motion(void **state)
+{
+    struct gyre_call_audit *audit = audit_of_parted();
+    struct gyre_watch_state gone_on = doing(1, 2, 1, 1);
+
+    assert_int_not_equal(look(audit, STILL).outcome, GYRE_AUDIT_MISMATCH);
+    gyre_audit_answer(audit, STILL, &said[0]);
+    gyre_audit_answer(audit, STILL, &gone_on);
+    gyre_audit_answer(audit, STILL, &said[2]);
+    assert_int_not_equal(look(audit, 3 * STILL).outcome, GYRE_AUDIT_MISMATCH);
+    gyre_audit_destroy(audit);
+}
+
 static void test_standstill_is_not_looked_for_without_a_dead_time(void **state)
 {
     const struct gyre_audit_limits never = {.patience_ns = 2 * TIMEOUT};
@@ -402,6 +433,8 @@ int main(void)
         cmocka_unit_test(test_oldest_of_several_is_compared),
         cmocka_unit_test(test_equal_or_forgotten_calls_are_fine),
         cmocka_unit_test(test_standstill_names_who_is_behind_and_who_has_left),
+        cmocka_unit_test(test_standstill_is_told_when_all_have_answered),
+        cmocka_unit_test(test_no_standstill_where_an_answer_tells_of_motion),
         cmocka_unit_test(test_standstill_is_not_looked_for_without_a_dead_time),
         cmocka_unit_test(test_nobody_stands_still_while_a_rank_computes),
         cmocka_unit_test(test_nobody_stands_still_while_a_rank_moves),

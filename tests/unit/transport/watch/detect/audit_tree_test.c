@@ -75,6 +75,27 @@ static void test_standstill_deep_in_the_tree_ends_the_job(void **state)
     sim_close(&sim);
 }
 
+/* Rank 5 goes on behind a cut. Its last word is of the operation that the others have left, and
+ * they have stood still for longer than it has been silent: its silence is told. */
+static void test_words_from_before_a_cut_are_no_standstill(void **state)
+{
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct sim sim = busy_world(12, 4);
+        sim.seed = seed;
+        sim_open(&sim);
+        for (uint32_t rank = 0; rank < sim.n; rank++)
+            sim.rank[rank].state = rank == 5 ? doing(5, 1, 0, 7) : doing(rank, 20, 19, 6);
+        sim_run(&sim, sim.dead_ns / 4 + seed * sim.dead_ns / 40);
+        sim_cut_node(&sim, 1);
+        sim.rank[5].state = doing(5, 20, 19, 6);
+        sim_run(&sim, 2 * sim.dead_ns);
+        for (uint32_t rank = 0; rank < sim.n; rank++)
+            assert_int_equal(sim_failure(&sim, rank)->status, GYRE_PEER_LOST);
+        assert_int_equal(sim_failure(&sim, 0)->rank, 4);
+        sim_close(&sim);
+    }
+}
+
 /* One rank computes for a long time, another's operation is long: nobody is blamed. */
 static void test_slow_ranks_are_not_blamed(void **state)
 {
@@ -119,6 +140,7 @@ int main(void)
         cmocka_unit_test(test_mismatch_deep_in_the_tree_ends_the_job),
         cmocka_unit_test(test_last_rank_of_a_busy_node_is_heard),
         cmocka_unit_test(test_standstill_deep_in_the_tree_ends_the_job),
+        cmocka_unit_test(test_words_from_before_a_cut_are_no_standstill),
         cmocka_unit_test(test_slow_ranks_are_not_blamed),
         cmocka_unit_test(test_waiting_ranks_and_rank_0_are_warned),
     };
