@@ -19,8 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOST_S  90 /* until every survivor of a lost rank has ended */
-#define LEAST_S 90 /* a starved process may stand still for half a minute */
+#define LOST_S    90  /* until every survivor of a lost rank has ended */
+#define LEAST_S   90  /* a starved process may stand still for half a minute */
+#define IN_VAIN_S 150 /* for a word that does not come */
 
 uint64_t rig_now(void)
 {
@@ -38,7 +39,7 @@ int rig_slow(void)
 /* Leaves the core to the ranks that are waited for. */
 void rig_until(_Atomic int *word, int value)
 {
-    uint64_t limit = rig_now() + 60 * 1000000000ull * (uint64_t)rig_slow();
+    uint64_t limit = rig_now() + IN_VAIN_S * 1000000000ull * (uint64_t)rig_slow();
     for (int turn = 0; *word < value; turn++) {
         if (turn < 20)
             sched_yield();
@@ -51,12 +52,17 @@ void rig_until(_Atomic int *word, int value)
     }
 }
 
+static void note_failure(struct rig *rig, int rank, int status, uint64_t since_ns,
+                         const char *story)
+{
+    rig->shared->took_ns[rank] = rig_now() - since_ns;
+    snprintf(rig->shared->error[rank], sizeof(rig->shared->error[rank]), "%s", story);
+    rig->shared->status[rank] = status;
+}
+
 void rig_note(struct rig *rig, struct gyre_comm *comm, int status, uint64_t since_ns)
 {
-    int rank = gyre_rank(comm);
-    rig->shared->took_ns[rank] = rig_now() - since_ns;
-    snprintf(rig->shared->error[rank], sizeof(rig->shared->error[rank]), "%s", gyre_error(comm));
-    rig->shared->status[rank] = status;
+    note_failure(rig, gyre_rank(comm), status, since_ns, gyre_error(comm));
 }
 
 static void put(const char *name, long value)
@@ -111,7 +117,10 @@ static int be_rank(struct rig *rig, int rank, int port)
         return rig->process(rig, rank);
     options.dead_time_ms = rig->dead_ms * rig_slow();
     options.timeout_ms = rig->timeout_ms * rig_slow();
-    if (gyre_init(&comm, &options)) {
+    uint64_t began = rig_now();
+    int status = gyre_init(&comm, &options);
+    if (status) {
+        note_failure(rig, rank, status, began, gyre_error(NULL));
         fprintf(stderr, "rank %d: %s\n", rank, gyre_error(NULL));
         return 100;
     }

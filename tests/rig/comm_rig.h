@@ -53,7 +53,8 @@ int rig_run(struct rig *rig, int seconds); /* both */
  * time, × GYRE_TEST_SLOW, is over; it is no less than 90 seconds. */
 bool rig_reach(const struct rig *rig, uint64_t number, int seconds);
 
-/* Notes a failed call: status, text and time in the shared page. */
+/* Notes a failed call: status, text and time in the shared page. That of gyre_init() is noted
+ * anyway. */
 void rig_note(struct rig *rig, struct gyre_comm *comm, int status, uint64_t since_ns);
 
 void rig_until(_Atomic int *word, int value); /* waits for *word >= value */
