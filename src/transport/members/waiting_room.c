@@ -5,11 +5,11 @@
  *                     │          └ a rank of the job that comes too late is told so
  *                     └ whoever cannot prove the job's key, or is not in time, is hung up on
  *
- * A stranger costs one place of a table and is not answered. When all places are taken, the
- * stranger that came first makes room; where all are newcomers', the next is hung up on, and
- * tries again.
+ * A stranger costs one place of a table and is not answered. When all places are taken, or no
+ * descriptor is left, the stranger that came first makes room; where all are newcomers', the next
+ * is hung up on, or waits at the listener, and tries again.
  *
- * Tested by tests/program/failures/grow.c. */
+ * Tested by tests/unit/transport/members/waiting_room_test.c and tests/program/failures/grow.c. */
 #include "transport/members/waiting_room.h"
 
 #include "base/clock.h"
@@ -54,6 +54,7 @@ struct gyre_waiting_room {
     bool ending;
     _Atomic uint32_t ranks, waiting; /* read and written without the lock, too */
     uint64_t numbers, beat_at;
+    uint64_t deaf_until; /* no descriptor was left for whoever is at a listener */
     struct waiting_guest guest[PLACES];
 };
 
@@ -66,20 +67,41 @@ static void see_newcomer_off(struct waiting_guest *guest)
     gyre_talk_open(&guest->talk, -1);
 }
 
-/* A free place, or that of the stranger who came first; NULL: all are newcomers'. */
-static struct waiting_guest *find_waiting_place(struct gyre_waiting_room *room)
+/* Sees off the stranger who came first, and returns the place; NULL: there is no stranger. */
+static struct waiting_guest *evict_first_stranger(struct gyre_waiting_room *room)
 {
     struct waiting_guest *oldest = NULL;
     for (int i = 0; i < PLACES; i++) {
         struct waiting_guest *guest = &room->guest[i];
-        if (guest->talk.fd < 0)
-            return guest;
-        if (!guest->number && (!oldest || guest->since < oldest->since))
+        if (guest->talk.fd >= 0 && !guest->number && (!oldest || guest->since < oldest->since))
             oldest = guest;
     }
     if (oldest)
         see_newcomer_off(oldest);
     return oldest;
+}
+
+/* A free place, or that of the stranger who came first; NULL: all are newcomers'. */
+static struct waiting_guest *find_waiting_place(struct gyre_waiting_room *room)
+{
+    for (int i = 0; i < PLACES; i++)
+        if (room->guest[i].talk.fd < 0)
+            return &room->guest[i];
+    return evict_first_stranger(room);
+}
+
+/* Accepts whoever is at a listener. Where no descriptor is left, a stranger's is used, or the
+ * listeners rest for a tick. */
+static int accept_guest(struct gyre_waiting_room *room, int listener, uint64_t now)
+{
+    struct sockaddr_storage from;
+    int fd;
+    do
+        fd = gyre_socket_accept(listener, &from);
+    while ((fd == -EMFILE || fd == -ENFILE) && evict_first_stranger(room));
+    if (fd == -EMFILE || fd == -ENFILE)
+        room->deaf_until = now + TICK_MS * GYRE_MS;
+    return fd;
 }
 
 static int start_room_proof(const struct gyre_waiting_room *room, struct gyre_handshake *shake)
@@ -98,8 +120,7 @@ static int start_room_proof(const struct gyre_waiting_room *room, struct gyre_ha
 
 static void admit_to_room(struct gyre_waiting_room *room, int listener, uint64_t now)
 {
-    struct sockaddr_storage from;
-    int fd = gyre_socket_accept(listener, &from);
+    int fd = accept_guest(room, listener, now);
     struct waiting_guest *guest = fd >= 0 ? find_waiting_place(room) : NULL;
     if (!guest) {
         gyre_socket_drop(fd);
@@ -251,10 +272,11 @@ struct waits { /* the eventfd, the listeners, the guests */
 static void aim_room(struct gyre_waiting_room *room, struct waits *waits)
 {
     struct pollfd *at = waits->at;
+    const int listeners = gyre_now_ns() < room->deaf_until ? 0 : room->place.listeners;
     *at++ = (struct pollfd){.fd = room->wake, .events = POLLIN};
     for (int i = 0; i < LISTENERS; i++)
-        *at++ = (struct pollfd){.fd = i < room->place.listeners ? room->place.listener[i] : -1,
-                                .events = POLLIN};
+        *at++ =
+            (struct pollfd){.fd = i < listeners ? room->place.listener[i] : -1, .events = POLLIN};
     for (int i = 0; i < PLACES; i++) {
         const struct gyre_talk *talk = &room->guest[i].talk;
         *at++ = (struct pollfd){.fd = talk->fd,
