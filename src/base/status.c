@@ -12,6 +12,7 @@
 
 #include "base/printable.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,6 +58,14 @@ static void finish_text(char *text, int wanted)
     gyre_printable_lines(text);
 }
 
+/* Names the limit of descriptors, whoever ran into it, where the text does not. */
+static void name_limit(struct gyre_trouble *trouble)
+{
+    size_t length = strlen(trouble->text);
+    if (trouble->status == -EMFILE && !strstr(trouble->text, "ulimit -n"))
+        snprintf(trouble->text + length, sizeof trouble->text - length, "; raise `ulimit -n`");
+}
+
 int gyre_trouble_set(struct gyre_trouble *trouble, int status, const char *format, ...)
 {
     if (!trouble || trouble->status)
@@ -67,6 +76,7 @@ int gyre_trouble_set(struct gyre_trouble *trouble, int status, const char *forma
     va_start(arguments, format);
     finish_text(trouble->text, vsnprintf(trouble->text, sizeof trouble->text, format, arguments));
     va_end(arguments);
+    name_limit(trouble);
     return status;
 }
 

@@ -213,10 +213,7 @@ static int accept_stranger(struct gyre_lobby *lobby, int listener, struct gyre_a
         fd = gyre_socket_accept(listener, &from);
     while ((fd == -EMFILE || fd == -ENFILE) && evict_stranger(lobby));
     if (fd == -EMFILE || fd == -ENFILE)
-        return gyre_trouble_set(lobby->join->trouble, fd,
-                                "no descriptor is left for the connections of %u ranks: raise "
-                                "\"ulimit -n\"",
-                                lobby->join->joined->n);
+        return gyre_join_no_descriptor(lobby->join, fd);
     if (fd < 0) /* the stranger may have gone again */
         return GYRE_AGAIN;
     return welcome_stranger(lobby, fd, &from, arrival);

@@ -6,6 +6,7 @@
  * Tested by tests/unit/transport/join/loop_test.c and tests/program/job/join.c. */
 #include "transport/join/loop.h"
 
+#include "base/log.h"
 #include "transport/net/socket.h"
 
 #include <errno.h>
@@ -108,6 +109,14 @@ int gyre_join_leave_record(struct gyre_joining *join, uint16_t kind, const void 
 }
 
 /* -- failures ---------------------------------------------------------------------------------- */
+
+int gyre_join_no_descriptor(struct gyre_joining *join, int status)
+{
+    return gyre_trouble_set(join->trouble, status,
+                            "no descriptor is left on %s for the connections of %u ranks: raise "
+                            "\"ulimit -n\"",
+                            gyre_host_name(), join->joined->n);
+}
 
 void gyre_join_lose(struct gyre_joining *join, uint32_t peer, const char *what)
 {

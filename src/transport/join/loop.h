@@ -102,6 +102,9 @@ int gyre_join_leave_record(struct gyre_joining *join, uint16_t kind, const void 
 
 /* -- failures ---------------------------------------------------------------------------------- */
 
+/* Sets the trouble of a process without a free descriptor; returns `status`, which says so. */
+int gyre_join_no_descriptor(struct gyre_joining *join, int status);
+
 /* Records that a connection to a peer broke; only the first loss counts. join.c tells rank 0, which
  * finds out whether the loss is the cause of a failure or the echo of one. */
 void gyre_join_lose(struct gyre_joining *join, uint32_t peer, const char *what);

@@ -262,6 +262,8 @@ static int start_dial(struct gyre_joining *join, struct dial *dial)
 
     int fd = gyre_socket_connect_peer(&join->joined->member[dial->io_slot.peer].address,
                                       &join->identity[join->joined->rank].outward);
+    if (fd == -EMFILE || fd == -ENFILE)
+        return gyre_join_no_descriptor(join, fd);
     if (fd < 0) {
         redial(join, dial, -fd);
         return 0;

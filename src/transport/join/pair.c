@@ -181,10 +181,11 @@ static uint32_t try_page(struct gyre_joining *join, const struct meeting *meetin
     return error;
 }
 
-/* Takes the peer's pidfd and tries its page. */
+/* Takes the peer's pidfd and tries its page. Both were sent: one that did not arrive found no free
+ * descriptor here. */
 static void take_gifts(struct gyre_joining *join, struct meeting *meeting, int fd[2])
 {
-    meeting->page_error = fd[0] < 0 ? EBADF : try_page(join, meeting, &fd[1]);
+    meeting->page_error = fd[0] < 0 || fd[1] < 0 ? EMFILE : try_page(join, meeting, &fd[1]);
     meeting->pidfd = fd[0];
     fd[0] = -1;
     gyre_descriptors_close(fd, 2);
@@ -250,8 +251,9 @@ static void note_cannot(struct gyre_joining *join, uint32_t peer, const char *wh
                              sizeof difference);
     if (pairing->why[0])
         return;
-    snprintf(pairing->why, sizeof pairing->why, "%s%s%s; %s", what, error ? ": " : "",
-             error ? strerror(error) : "", difference);
+    snprintf(pairing->why, sizeof pairing->why, "%s%s%s%s; %s", what, error ? ": " : "",
+             error ? strerror(error) : "", error == EMFILE ? " (raise `ulimit -n`)" : "",
+             difference);
     if (join->options->nodes != GYRE_NODES_SHARE_ALL)
         gyre_log(GYRE_LOG_WARN, "%s cannot share memory with %s (%s): tcp serves between them",
                  gyre_join_who(join, rank, me), gyre_join_who(join, peer, them), pairing->why);
@@ -323,6 +325,12 @@ static void higher_ready(struct gyre_joining *join, struct meeting *meeting)
     answer_waiting(join);
 }
 
+/* Without a descriptor the peer would wait in vain. */
+static bool is_shortage(int status)
+{
+    return status == -EMFILE || status == -ENFILE;
+}
+
 /* Whether U1 names this pair. The code was right, so the peer is a rank of this session. */
 static bool right_pair(struct gyre_joining *join, struct meeting *meeting)
 {
@@ -350,23 +358,26 @@ static int lower_answer(struct gyre_joining *join, struct meeting *meeting, int 
     return send_step(join, meeting);
 }
 
-static void lower_ready(struct gyre_joining *join, struct meeting *meeting)
+static int lower_ready(struct gyre_joining *join, struct meeting *meeting)
 {
     int fd[2];
     if (meeting->waits) { /* the peer has nothing to say now, so this is its end */
         drop_pair(join, meeting);
-        return;
+        return 0;
     }
     int status = receive_step(join, meeting, fd);
     if (status == GYRE_AGAIN)
-        return;
+        return 0;
     if (!status)
         status = lower_answer(join, meeting, fd);
+    if (is_shortage(status))
+        return gyre_join_no_descriptor(join, status);
     bool over = meeting->step == 4;
     if (!status && over && !meeting->page_error && !get_verdict(meeting, 2))
         keep_pair(join, meeting);
     else if (status || over)
         drop_pair(join, meeting);
+    return 0;
 }
 
 /* Has the loop watch a descriptor, which is closed where that fails. */
@@ -384,7 +395,7 @@ static int open_door(struct gyre_joining *join)
     struct meeting *vacant = NULL;
     int fd = gyre_door_answer(pairing->door.fd);
     if (fd < 0)
-        return 0;
+        return is_shortage(fd) ? gyre_join_no_descriptor(join, fd) : 0;
     for (uint32_t i = pairing->calls; i < pairing->meetings && !vacant; i++)
         if (pairing->meeting[i].io_slot.fd < 0)
             vacant = &pairing->meeting[i];
@@ -402,10 +413,9 @@ int gyre_pairing_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
     struct meeting *meeting = (struct meeting *)io_slot;
     if (io_slot == &join->pairing->door)
         return open_door(join);
-    if (meeting->higher)
-        higher_ready(join, meeting);
-    else
-        lower_ready(join, meeting);
+    if (!meeting->higher)
+        return lower_ready(join, meeting);
+    higher_ready(join, meeting);
     return 0;
 }
 

@@ -87,7 +87,20 @@ static void attempt_failed(struct seek *seek, struct place *place, enum manner m
         seek->closed_since = seek->now;
 }
 
-static void attempt(struct seek *seek, struct place *place)
+/* Notes an attempt without a socket. Without a descriptor it is the last: unless another attempt
+ * is under way, whose descriptor will serve, waiting is of no use. */
+static int no_socket(struct seek *seek, struct place *place, int error)
+{
+    attempt_failed(seek, place, UNREACHED, -error);
+    if (error != -EMFILE && error != -ENFILE)
+        return 0;
+    for (int i = 0; i < seek->places; i++)
+        if (seek->place[i].talk.fd >= 0)
+            return 0;
+    return gyre_join_no_descriptor(seek->join, error);
+}
+
+static int attempt(struct seek *seek, struct place *place)
 {
     uint8_t nonce[GYRE_NONCE_BYTES];
     struct sockaddr_storage source = {0};
@@ -95,10 +108,8 @@ static void attempt(struct seek *seek, struct place *place)
     if (own->ss_family && !gyre_address_is_loopback(&place->address))
         source = *own;
     int fd = gyre_socket_connect(&place->address, &source);
-    if (fd < 0) {
-        attempt_failed(seek, place, UNREACHED, -fd);
-        return;
-    }
+    if (fd < 0)
+        return no_socket(seek, place, fd);
     gyre_talk_open(&place->talk, fd);
     place->connecting = true;
     place->since = seek->now;
@@ -106,6 +117,7 @@ static void attempt(struct seek *seek, struct place *place)
         gyre_handshake_start(&place->talk.shake, GYRE_HANDSHAKE_CLIENT, &seek->claim,
                              seek->join->job->key, nonce))
         attempt_failed(seek, place, UNREACHED, EIO);
+    return 0;
 }
 
 /* Moves an attempt on. True: this place is rank 0. */
@@ -250,21 +262,24 @@ static int find_places(struct seek *seek)
     return 0;
 }
 
-static uint64_t start_attempts(struct seek *seek)
+/* Starts what is due. *until: when the next is. */
+static int start_attempts(struct seek *seek, uint64_t *until)
 {
     uint64_t next = seek->now + 100 * GYRE_MS;
+    int status = 0;
     if ((!seek->places || may_be_old(seek)) && seek->find_at < next)
         next = seek->find_at;
-    for (int i = 0; i < seek->places; i++) {
+    for (int i = 0; i < seek->places && !status; i++) {
         struct place *place = &seek->place[i];
         if (place->talk.fd >= 0 && seek->now > place->since + SILENCE)
             attempt_failed(seek, place, place->connecting ? UNREACHED : SILENT, ETIMEDOUT);
         if (place->talk.fd < 0 && place->retry_at <= seek->now)
-            attempt(seek, place);
+            status = attempt(seek, place);
         if (place->talk.fd < 0 && place->retry_at < next)
             next = place->retry_at;
     }
-    return next < seek->join->deadline ? next : seek->join->deadline;
+    *until = next < seek->join->deadline ? next : seek->join->deadline;
+    return status;
 }
 
 static void wait_places(struct seek *seek, uint64_t until)
@@ -289,11 +304,14 @@ static int look_for_root(struct seek *seek, struct gyre_talk *talk)
         bool hopeless = seek->closed_since && seek->now > seek->closed_since + PERSIST;
         if (seek->now >= seek->join->deadline || hopeless)
             return give_up_search(seek);
+        uint64_t until;
         int status = find_places(seek);
+        if (!status)
+            status = start_attempts(seek, &until);
         if (status)
             return status;
         report_search(seek);
-        wait_places(seek, start_attempts(seek));
+        wait_places(seek, until);
         seek->now = gyre_now_ns();
         for (int i = 0; i < seek->places; i++)
             if (seek->wait[i].fd >= 0 && seek->wait[i].revents &&

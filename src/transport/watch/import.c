@@ -92,7 +92,7 @@ static int import(struct gyre_watch *watch, uint32_t peer, const struct gyre_wat
     struct gyre_region region;
 
     if (passed < 0 && !tells_address(watch, peer, message))
-        return gyre_trouble_set(trouble, -EBADF,
+        return gyre_trouble_set(trouble, -EMFILE,
                                 "no descriptor came along: this process has too many open files");
     if (message->region_length == 0)
         return keep_bell(watch, peer, passed);

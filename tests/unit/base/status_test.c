@@ -64,6 +64,20 @@ static void test_trouble_is_printable(void **state)
     assert_string_equal(gyre_thread_trouble()->text, "'?[2J' is no type");
 }
 
+/* Once, and where the text has room for it. */
+static void test_the_limit_of_descriptors_is_named(void **state)
+{
+    struct gyre_trouble trouble = {0};
+    gyre_trouble_set(&trouble, -EMFILE, "eventfd: %s", strerror(EMFILE));
+    assert_string_equal(trouble.text, "eventfd: Too many open files; raise `ulimit -n`");
+    trouble = (struct gyre_trouble){0};
+    gyre_trouble_set(&trouble, -EMFILE, "the limit is \"ulimit -n\"");
+    assert_string_equal(trouble.text, "the limit is \"ulimit -n\"");
+    trouble = (struct gyre_trouble){0};
+    gyre_trouble_set(&trouble, -EMFILE, "%*d", GYRE_TROUBLE_MAX, 1);
+    assert_int_equal(strlen(trouble.text), GYRE_TROUBLE_MAX - 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -71,6 +85,7 @@ int main(void)
         cmocka_unit_test(test_first_trouble_wins),
         cmocka_unit_test(test_long_trouble_is_marked),
         cmocka_unit_test(test_trouble_is_printable),
+        cmocka_unit_test(test_the_limit_of_descriptors_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
