@@ -48,7 +48,7 @@ static bool read_head(int fd, struct gyre_record_head *head)
         if (!(before & 1))
             break;
     }
-    gyre_record_end_texts(head);
+    gyre_record_clean_texts(head);
     return true;
 }
 

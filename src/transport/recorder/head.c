@@ -3,14 +3,25 @@
  * Tested by tests/program/cli/why.c and tests/unit/cli/trace/trace_test.c. */
 #include "transport/recorder/head.h"
 
+#include "base/printable.h"
+
 #include <stddef.h>
 
-void gyre_record_end_texts(struct gyre_record_head *head)
+static void clean_text(char *text, size_t size)
 {
-    head->host[sizeof head->host - 1] = head->program[sizeof head->program - 1] = '\0';
-    head->name[sizeof head->name - 1] = head->story[sizeof head->story - 1] = '\0';
+    text[size - 1] = '\0';
+    gyre_printable_line(text);
+}
+
+void gyre_record_clean_texts(struct gyre_record_head *head)
+{
+    clean_text(head->host, sizeof head->host);
+    clean_text(head->program, sizeof head->program);
+    clean_text(head->name, sizeof head->name);
+    head->story[sizeof head->story - 1] = '\0';
+    gyre_printable_lines(head->story);
     for (uint32_t i = 0; i < GYRE_RECORD_WAYS; i++)
-        head->way[i][sizeof head->way[i] - 1] = '\0';
+        clean_text(head->way[i], sizeof head->way[i]);
 }
 
 const char *gyre_record_rank_fault(const struct gyre_record_head *head)

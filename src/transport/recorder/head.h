@@ -4,8 +4,8 @@
 
 #include "transport/recorder/record.h"
 
-/* Ends the texts of a head, whatever they hold. */
-void gyre_record_end_texts(struct gyre_record_head *head);
+/* Ends the texts of a head, whatever they hold, and makes them printable. */
+void gyre_record_clean_texts(struct gyre_record_head *head);
 
 /* What is wrong with the rank that a head tells; NULL: nothing. */
 const char *gyre_record_rank_fault(const struct gyre_record_head *head);

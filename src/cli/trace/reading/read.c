@@ -84,7 +84,7 @@ static const char *keep_events(struct gyre_timeline_rank *rank, const struct gyr
 static const char *take_map(const uint8_t *map, uint64_t bytes, struct gyre_timeline_rank *rank)
 {
     memcpy(&rank->head, map, sizeof rank->head);
-    gyre_record_end_texts(&rank->head);
+    gyre_record_clean_texts(&rank->head);
     const char *fault = trace_head_fault(&rank->head);
     if (fault)
         return fault;

@@ -207,6 +207,31 @@ static void the_job_that_was_started_last_is_read(void **state)
     assert_int_equal(timeline.others, 1);
 }
 
+/* A file may come from anybody: what it says of a host is no command of a terminal. */
+static void texts_of_a_file_are_harmless(void **state)
+{
+    char *text = NULL;
+    size_t length;
+    (void)state;
+    begin_file(0, "h\x1b[2J\xc2\x9b\n\xff", 0);
+    memset(head.name, 'n', sizeof head.name); /* without an end */
+    strcpy(head.story, "two\nlines\x1b");
+    strcpy(head.way[2], "\x1b"
+                        "ring");
+    end_file(WHOLE);
+    read_all();
+    const struct gyre_record_head *read = &timeline.of[0].head;
+    assert_string_equal(read->host, "h?[2J????");
+    assert_int_equal(strlen(read->name), sizeof read->name - 1);
+    assert_string_equal(read->story, "two\nlines?");
+    assert_string_equal(read->way[2], "?ring");
+    FILE *out = open_memstream(&text, &length);
+    gyre_summary_print(out, &timeline);
+    fclose(out);
+    assert_non_null(strstr(text, "h?[2J????"));
+    free(text);
+}
+
 /* -- clocks ------------------------------------------------------------------------------------ */
 
 /* Rank 0 sends at 100 us and receives at 180, rank 1 the other way round; each message takes 20. */
@@ -404,6 +429,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_torn_file_is_read_as_far_as_it_goes, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(heads_that_cannot_be_are_refused, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(texts_of_a_file_are_harmless, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(the_job_that_was_started_last_is_read, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(clocks_of_hosts_are_aligned_by_messages, make_folder,
