@@ -1,10 +1,12 @@
 /* The higher rank of a pair at a Unix socket whose backlog is full: it tries again as long as the
  * phase lasts, then TCP serves. One that hangs up is called again, because it may be ending. The
- * lower rank waits for a peer that has proven the key. On a large machine a rank answers when it
- * has met one above. Pairs that meet are tested by tests/program/job/join.c. */
+ * lower rank waits for a peer that has proven the key, and hangs up on one that sends anything else
+ * than it should. On a large machine a rank answers when it has met one above. Pairs that meet are
+ * tested by tests/program/job/join.c. */
 #include "unit/transport/join/join_rig.h"
 
 #include "base/rng.h"
+#include "transport/net/descriptors.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -172,6 +174,150 @@ static void a_proven_peer_is_waited_for(void **state)
     join_rig_close(&lower);
 }
 
+/* -- what is no message ------------------------------------------------------------------------- */
+
+enum { FIELDS = 48, U1 = FIELDS + GYRE_DIGEST_BYTES, U2 = 64, U3 = 36 };
+
+struct hostile_rig {
+    struct join_rig lower; /* rank 0 of 2 */
+    int fd;                /* of who calls it */
+    uint8_t said[U1 + U2 + U3 + 1];
+};
+
+static void sign(struct hostile_rig *rig, const char *label, size_t length)
+{
+    const struct gyre_piece pieces[] = {{label, 2}, {rig->said, length}};
+    assert_int_equal(
+        gyre_hmac_sha256(rig->lower.join.joined->session_key, pieces, 2, rig->said + length), 0);
+}
+
+static void write_u1(struct hostile_rig *rig, uint32_t from, uint32_t to)
+{
+    struct gyre_cursor out = gyre_cursor_over(rig->said, FIELDS);
+    gyre_put_bytes(&out, "GYREpair", 8);
+    gyre_put_u64(&out, from, 4);
+    gyre_put_u64(&out, to, 4);
+    memset(out.at, 5, GYRE_NONCE_BYTES);
+    sign(rig, "u1", FIELDS);
+}
+
+/* Sends a packet, which the lower rank reads. */
+static void say(struct hostile_rig *rig, const uint8_t *packet, size_t length)
+{
+    assert_int_equal(send(rig->fd, packet, length, MSG_NOSIGNAL), length);
+    serve_next(&rig->lower);
+}
+
+static void call_lower(struct hostile_rig *rig)
+{
+    rig->fd = gyre_door_connect(rig->lower.join.identity[0].door);
+    assert_true(rig->fd >= 0);
+    serve_next(&rig->lower);
+}
+
+static void hear_the_end(struct hostile_rig *rig)
+{
+    uint8_t answer[U1];
+    assert_int_equal(recv(rig->fd, answer, sizeof answer, MSG_DONTWAIT), 0);
+    assert_true(rig->lower.join.joined->peer[1].unix_fd < 0);
+    close(rig->fd);
+}
+
+/* Sends U1 as it is written, which is refused. */
+static void say_wrong_u1(struct hostile_rig *rig, size_t length)
+{
+    call_lower(rig);
+    say(rig, rig->said, length);
+    hear_the_end(rig);
+}
+
+/* Comes as far as U2, whose two descriptors are closed. */
+static void hear_u2(struct hostile_rig *rig)
+{
+    int fd[2];
+    write_u1(rig, 1, 0);
+    call_lower(rig);
+    say(rig, rig->said, U1);
+    assert_int_equal(gyre_packet_receive(rig->fd, rig->said + U1, U2, fd), 0);
+    gyre_descriptors_close(fd, 2);
+}
+
+static void open_hostile(struct hostile_rig *rig)
+{
+    join_rig_open(&rig->lower, 0, 2);
+    assert_int_equal(gyre_pairing_open(&rig->lower.join, &rig->lower.join.identity[0]), 0);
+    assert_int_equal(gyre_pairing_start(&rig->lower.join), 0);
+}
+
+static void close_hostile(struct hostile_rig *rig)
+{
+    gyre_pairing_close(&rig->lower.join);
+    join_rig_close(&rig->lower);
+}
+
+static void each_changed_bit_is_hung_up_on(void **state)
+{
+    static struct hostile_rig rig;
+    (void)state;
+    open_hostile(&rig);
+    for (size_t bit = 0; bit < 8 * U1; bit++) {
+        write_u1(&rig, 1, 0);
+        rig.said[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        say_wrong_u1(&rig, U1);
+    }
+    for (size_t bit = 0; bit < 8 * U3; bit++) {
+        hear_u2(&rig);
+        memset(rig.said + U1 + U2, 0, 4);
+        sign(&rig, "u3", U1 + U2 + 4);
+        rig.said[U1 + U2 + bit / 8] ^= (uint8_t)(1u << bit % 8);
+        say(&rig, rig.said + U1 + U2, U3);
+        hear_the_end(&rig);
+    }
+    close_hostile(&rig);
+}
+
+static void packets_of_other_sizes_are_hung_up_on(void **state)
+{
+    static struct hostile_rig rig;
+    (void)state;
+    open_hostile(&rig);
+    hear_u2(&rig); /* a right one came to this place before */
+    close(rig.fd);
+    serve_next(&rig.lower);
+    for (size_t length = 0; length <= U1 + 1; length++) {
+        write_u1(&rig, 1, 0);
+        if (length != U1)
+            say_wrong_u1(&rig, length);
+    }
+    for (size_t length = 0; length <= U3 + 1; length++) {
+        hear_u2(&rig);
+        sign(&rig, "u3", U1 + U2 + 4);
+        say(&rig, rig.said + U1 + U2, length == U3 ? 0 : length);
+        hear_the_end(&rig);
+    }
+    close_hostile(&rig);
+}
+
+/* Who has the key may still be wrong about who meets whom. The ranks' own codes are right. */
+static void ranks_that_do_not_meet_are_hung_up_on(void **state)
+{
+    static const uint32_t wrong[][2] = {{0, 0}, {1, 1}, {0, 1}, {2, 0}, {UINT32_MAX, 0}};
+    static struct hostile_rig rig;
+    (void)state;
+    open_hostile(&rig);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        write_u1(&rig, wrong[i][0], wrong[i][1]);
+        say_wrong_u1(&rig, U1);
+    }
+    write_u1(&rig, 1, 0);
+    memcpy(rig.said, "GYREpear", 8);
+    sign(&rig, "u1", FIELDS);
+    say_wrong_u1(&rig, U1);
+    hear_u2(&rig); /* a right one is answered all the same */
+    close(rig.fd);
+    close_hostile(&rig);
+}
+
 /* -- a large machine --------------------------------------------------------------------------- */
 
 enum { TRIO = 18, ROOT = 0, MIDDLE = 1, LAST = 17 }; /* the last is below the middle */
@@ -273,6 +419,9 @@ int main(void)
         cmocka_unit_test(one_that_hangs_up_and_closes_its_door_is_lost),
         cmocka_unit_test(one_that_hangs_up_for_long_shares_no_memory),
         cmocka_unit_test(a_proven_peer_is_waited_for),
+        cmocka_unit_test(each_changed_bit_is_hung_up_on),
+        cmocka_unit_test(packets_of_other_sizes_are_hung_up_on),
+        cmocka_unit_test(ranks_that_do_not_meet_are_hung_up_on),
         cmocka_unit_test(the_file_goes_down_the_tree),
         cmocka_unit_test(one_without_the_file_is_climbed_past),
     };
