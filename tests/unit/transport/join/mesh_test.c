@@ -13,7 +13,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define IDLE_ROUNDS 200 /* of 40 ms: nothing comes any more */
+#define IDLE_ROUNDS   200 /* of 40 ms: nothing comes any more */
+#define SEVERAL_DIALS 12  /* events of the rank that dials */
 
 static int cut, sends; /* the send that is cut, 0: none; and those so far */
 static bool full;      /* the next send finds no room */
@@ -31,21 +32,23 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t length, int flags)
     return __real_send(fd, bytes, full ? length / 2 : length, flags);
 }
 
-static void set_up_rank(struct join_rig *rig, uint32_t rank, const char *host)
+/* A rank of `n`, each a node of its own. */
+static void set_up_rank(struct join_rig *rig, uint32_t rank, uint32_t n, const char *host)
 {
-    join_rig_open(rig, rank, 2);
+    join_rig_open(rig, rank, n);
     rig->options.nodes = GYRE_NODES_APART;
     rig->join.joined->node = rank;
     rig->join.phase = GYRE_PHASE_MESH;
-    for (uint32_t i = 0; i < 2; i++)
+    for (uint32_t i = 0; i < n; i++)
         rig->join.joined->member[i].node = i;
     assert_int_equal(
         gyre_address_resolve(host, 0, &rig->join.identity[rank].outward, 1, &rig->trouble), 1);
 }
 
-static void open_rank(struct join_rig *rig, uint32_t rank, struct sockaddr_storage *address)
+static void open_rank(struct join_rig *rig, uint32_t rank, uint32_t n,
+                      struct sockaddr_storage *address)
 {
-    set_up_rank(rig, rank, "127.0.0.1");
+    set_up_rank(rig, rank, n, "127.0.0.1");
     assert_int_equal(gyre_join_mesh_open(&rig->join, address), 0);
 }
 
@@ -69,6 +72,14 @@ static void assert_carries(int from, int to)
     assert_string_equal(got, "word");
 }
 
+static void close_ranks(struct join_rig *lower, struct join_rig *higher)
+{
+    gyre_join_mesh_close(&lower->join);
+    gyre_join_mesh_close(&higher->join);
+    join_rig_close(lower);
+    join_rig_close(higher);
+}
+
 /* Returns how many messages both sent. */
 static int meet(int cut_at)
 {
@@ -77,8 +88,8 @@ static int meet(int cut_at)
     int idle = 0;
     cut = cut_at;
     sends = 0;
-    open_rank(&lower, 0, &address);
-    open_rank(&higher, 1, &unused);
+    open_rank(&lower, 0, 2, &address);
+    open_rank(&higher, 1, 2, &unused);
     higher.join.joined->member[0].address = address;
     assert_int_equal(gyre_join_mesh_start(&lower.join), 0);
     assert_int_equal(gyre_join_mesh_start(&higher.join), 0);
@@ -90,10 +101,7 @@ static int meet(int cut_at)
     int below = lower.join.joined->peer[1].tcp[0], above = higher.join.joined->peer[0].tcp[0];
     assert_carries(below, above);
     assert_carries(above, below);
-    gyre_join_mesh_close(&lower.join);
-    gyre_join_mesh_close(&higher.join);
-    join_rig_close(&lower);
-    join_rig_close(&higher);
+    close_ranks(&lower, &higher);
     return sends;
 }
 
@@ -106,12 +114,65 @@ static void a_message_that_is_taken_in_part_costs_no_connection(void **state)
         meet(n);
 }
 
+/* What a rank says whose node the lower one shares: the plan of one of them is wrong. */
+static int call_one_of_this_node(struct join_rig *lower, struct join_rig *higher)
+{
+    int status = 0;
+    for (int idle = 0; !status && idle < IDLE_ROUNDS; idle++) {
+        struct gyre_io_slot *io_slot;
+        idle = serve(lower) ? 0 : idle;
+        if ((io_slot = gyre_join_wait(&higher->join)))
+            status = gyre_join_mesh_ready(&higher->join, io_slot);
+    }
+    return status;
+}
+
+static void a_rank_of_this_node_is_refused(void **state)
+{
+    struct join_rig lower, higher;
+    struct sockaddr_storage address, unused;
+    (void)state;
+    cut = 0;
+    open_rank(&lower, 0, 2, &address);
+    open_rank(&higher, 1, 2, &unused);
+    lower.join.joined->member[1].node = 0;
+    higher.join.joined->member[0].address = address;
+    assert_int_equal(gyre_join_mesh_start(&lower.join), 0);
+    assert_int_equal(gyre_join_mesh_start(&higher.join), 0);
+    assert_int_equal(call_one_of_this_node(&lower, &higher), GYRE_REFUSED);
+    assert_non_null(strstr(higher.trouble.text, "rank 0 expects no data connection 0 of rank 1"));
+    assert_true(lower.join.joined->peer[1].tcp[0] < 0);
+    close_ranks(&lower, &higher);
+}
+
+/* The address of rank 0 leads to rank 1, which lets rank 2 in. That dials again and again. */
+static void another_rank_is_not_taken_for_the_peer(void **state)
+{
+    struct join_rig middle, last;
+    struct sockaddr_storage address, unused;
+    int heard = 0;
+    (void)state;
+    cut = 0;
+    open_rank(&middle, 1, 3, &address);
+    open_rank(&last, 2, 3, &unused);
+    last.join.joined->member[0].address = address;
+    last.join.joined->member[1].node = 2; /* it dials rank 0 only */
+    assert_int_equal(gyre_join_mesh_start(&last.join), 0);
+    while (last.join.joined->peer[0].tcp[0] < 0 &&
+           (middle.join.joined->peer[2].tcp[0] < 0 || heard < SEVERAL_DIALS)) {
+        serve(&middle);
+        heard += serve(&last);
+    }
+    assert_true(last.join.joined->peer[0].tcp[0] < 0);
+    close_ranks(&middle, &last);
+}
+
 /* Returns what is told by a rank that may listen at that port of that address only. */
 static const char *cannot_listen(const char *host, uint16_t port)
 {
     static struct join_rig rig;
     struct sockaddr_storage unused;
-    set_up_rank(&rig, 1, host);
+    set_up_rank(&rig, 1, 2, host);
     rig.options.port_low = rig.options.port_high = port;
     assert_int_not_equal(gyre_join_mesh_open(&rig.join, &unused), 0);
     gyre_join_mesh_close(&rig.join);
@@ -142,6 +203,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_range_without_a_free_port_is_told),
         cmocka_unit_test(a_message_that_is_taken_in_part_costs_no_connection),
+        cmocka_unit_test(a_rank_of_this_node_is_refused),
+        cmocka_unit_test(another_rank_is_not_taken_for_the_peer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
