@@ -92,6 +92,19 @@ void gyre_domain_forsake(struct gyre_domain *domain, void *base)
     (void)domain, (void)base;
 }
 
+bool gyre_domain_has_cuda(const struct gyre_domain *domain, uint32_t rank)
+{
+    (void)domain, (void)rank;
+    return false;
+}
+
+bool gyre_domain_take_view(struct gyre_domain *domain, uint32_t peer, uint32_t id,
+                           struct gyre_region *region)
+{
+    (void)domain, (void)peer, (void)id, (void)region;
+    return false;
+}
+
 bool gyre_domain_forked(const struct gyre_domain *domain)
 {
     (void)domain;

@@ -138,6 +138,13 @@ void gyre_domain_forsake(struct gyre_domain *domain, void *base)
     (void)domain, (void)base;
 }
 
+bool gyre_domain_take_view(struct gyre_domain *domain, uint32_t peer, uint32_t id,
+                           struct gyre_region *region)
+{
+    (void)domain, (void)peer, (void)id, (void)region;
+    return false;
+}
+
 void gyre_domain_settle(struct gyre_domain *domain, const void *base)
 {
     (void)domain;

@@ -271,4 +271,9 @@ int gyre_domain_detach(struct gyre_domain *domain, uint32_t id);
 void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id,
                        enum gyre_memory_kind kind, uint64_t offset, uint64_t length);
 
+/* Takes the view of a peer's host region out of the domain: the caller unimports the region, and
+ * nobody else does, also where the peer withdraws it. False: there is none. Any thread. */
+bool gyre_domain_take_view(struct gyre_domain *domain, uint32_t peer, uint32_t id,
+                           struct gyre_region *region);
+
 #endif

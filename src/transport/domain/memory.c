@@ -198,6 +198,12 @@ void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id,
     return gyre_lookup_view(&domain->lookup, peer, id, kind, offset, length);
 }
 
+bool gyre_domain_take_view(struct gyre_domain *domain, uint32_t peer, uint32_t id,
+                           struct gyre_region *region)
+{
+    return gyre_watch_take_view(domain->watch, peer, id, region);
+}
+
 int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t length,
                            void **view, struct gyre_trouble *trouble)
 {

@@ -114,7 +114,7 @@ int gyre_lookup_detach(struct gyre_memory_lookup *lookup, uint32_t id, struct gy
     int status = 0;
     pthread_mutex_lock(&lookup->lock);
     for (uint32_t i = 0; i < lookup->shared_used; i++)
-        if (lookup->shared[i].id == id) {
+        if (lookup->shared[i].id == id && lookup->shared[i].mapped) {
             struct gyre_region *region = &lookup->shared[i].region;
             status = gyre_device_of(region->kind)->detach(region, trouble);
             lookup->shared[i].mapped = false;

@@ -88,7 +88,8 @@ int gyre_lookup_take_descriptor(struct gyre_memory_lookup *lookup, const void *b
 bool gyre_lookup_remove(struct gyre_memory_lookup *lookup, const void *base,
                         struct gyre_shared *removed);
 
-/* Replaces the region's memory by a copy of its own, as gyre_device.detach() does. */
+/* Replaces the region's memory by a copy of its own, as gyre_device.detach() does, where peers have
+ * it. */
 int gyre_lookup_detach(struct gyre_memory_lookup *lookup, uint32_t id,
                        struct gyre_trouble *trouble);
 

@@ -164,6 +164,12 @@ void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id,
     return gyre_views_find(watch->views, peer, id, kind, length);
 }
 
+bool gyre_watch_take_view(struct gyre_watch *watch, uint32_t peer, uint32_t id,
+                          struct gyre_region *region)
+{
+    return gyre_views_take(watch->views, peer, id, region);
+}
+
 const struct gyre_views *gyre_watch_views(const struct gyre_watch *watch)
 {
     return watch->views;

@@ -148,6 +148,11 @@ int gyre_watch_peer_bell(struct gyre_watch *watch, uint32_t peer);
 void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id,
                       enum gyre_memory_kind kind, uint64_t length);
 
+/* Takes a view of host memory out of the watch's hands: the caller unimports it. False: there is
+ * none. Any thread. */
+bool gyre_watch_take_view(struct gyre_watch *watch, uint32_t peer, uint32_t id,
+                          struct gyre_region *region);
+
 /* All views of this process, for callers that look regions up often. They live as long as the
  * watch. */
 const struct gyre_views *gyre_watch_views(const struct gyre_watch *watch);
