@@ -13,6 +13,7 @@
 #include "collectives/mapped/exchange.h"
 #include "collectives/mapped/push_device.h"
 #include "collectives/mapped/window.h"
+#include "collectives/mapped/words.h"
 #include "collectives/staging/pinned.h"
 
 #include <string.h>
@@ -170,7 +171,8 @@ static int await_exchange(const struct exchange *exchange, struct gyre_idle *idl
     if (status != GYRE_IDLE_ASLEEP)
         return status;
     if (exchange->begun)
-        gyre_record_waits(exchange->record, gyre_turn_waits_on(exchange->mesh));
+        gyre_record_waits(exchange->record,
+                          gyre_turn_waits_on(exchange->mesh, exchange->mesh->turn));
     gyre_domain_sleep(exchange->progress->domain, exchange_came(exchange));
     return 0;
 }
@@ -342,6 +344,8 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_request *request, 
 static void prepare_for_streams(struct gyre_comm *comm)
 {
     gyre_pinned_open(&comm->progress->fold_queue);
+    if (comm->mesh)
+        gyre_words_lock(comm->mesh);
     if (gyre_domain_has_copy_queue(comm->domain) || !gyre_quiet_begin())
         return;
     gyre_domain_open_copy_queue(comm->domain);

@@ -13,6 +13,7 @@
 #include "collectives/comm/progress.h"
 
 #include "base/clock.h"
+#include "collectives/mapped/words.h"
 #include "collectives/messages/point_to_point.h"
 #include "collectives/messages/token.h"
 #include "collectives/staging/pinned.h"
@@ -43,8 +44,11 @@ void gyre_progress_open_device(struct gyre_progress_engine *progress)
     if (!fold_queue->device)
         return;
     gyre_domain_enter(progress->domain);
-    if (!gyre_fold_queue_open(fold_queue, &trouble))
+    if (!gyre_fold_queue_open(fold_queue, &trouble)) {
         gyre_pinned_open(fold_queue);
+        if (progress->comm[0]->mesh)
+            gyre_words_lock(progress->comm[0]->mesh);
+    }
     gyre_domain_leave(progress->domain);
 }
 

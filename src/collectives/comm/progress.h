@@ -60,9 +60,10 @@ struct gyre_progress_engine {
 /* Sets up `progress`, zeroed memory; the domain outlives it. */
 void gyre_progress_init(struct gyre_progress_engine *progress, struct gyre_domain *domain);
 
-/* Makes the queue on the device before it is used. Where several ranks of a process use a device,
- * one may hold a stream there later, and the driver may have whoever makes a stream wait for what
- * that one holds. Where it fails, the first use of the device tells why. */
+/* Makes the queue on the device before it is used, and locks what streams wait for. Where several
+ * ranks of a process use a device, one may hold a stream there later, and the driver may have
+ * whoever makes a stream wait for what that one holds. Where it fails, the first use of the device
+ * tells why. */
 void gyre_progress_open_device(struct gyre_progress_engine *progress);
 
 /* Takes a communicator in; takes an idle one out, if it was in. */

@@ -7,6 +7,7 @@
  *     engine.c    the entry: an engine's life, a turn of everything, and failure
  *     plans.c     the plans that are kept
  *     steps.c     lanes over links
+ *     turns.c     turns on shared memory
  *     flight.c    operations in flight, and faults
  *
  * What lies below reports: lanes and mapped memory record a fault, mapped memory names the
@@ -18,12 +19,13 @@
 
 #include "base/clock.h"
 #include "collectives/engine/steps.h"
+#include "collectives/engine/turns.h"
 #include "collectives/mapped/mapped.h"
-#include "collectives/mapped/turn.h"
+#include "collectives/mapped/push_stream.h"
 #include "collectives/mapped/window.h"
+#include "collectives/mapped/words.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 
 #define FOLDS_NS UINT64_C(2000000000) /* that folds of a failed job are waited for */
@@ -67,8 +69,10 @@ int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_en
 
 void gyre_engine_drop_windows(struct gyre_engine *engine, bool share_no_more)
 {
-    if (engine->mesh)
-        gyre_windows_drop(engine->mesh, share_no_more);
+    if (!engine->mesh)
+        return;
+    gyre_words_drop(engine->mesh);
+    gyre_windows_drop(engine->mesh, share_no_more);
 }
 
 void gyre_engine_part(struct gyre_engine *engine)
@@ -136,48 +140,20 @@ static bool run_mirrors(struct gyre_engine *engine)
     return moved;
 }
 
-/* The operation of the next turn on mapped memory; NULL: there is none, or it is not due. */
-static struct gyre_operation *next_mapped(const struct gyre_engine *engine)
-{
-    for (uint32_t i = 0; i < engine->orders; i++) {
-        struct gyre_operation *op = engine->order[i];
-        bool mapped = op->plan->form == GYRE_FORM_EXCHANGE || op->plan->form == GYRE_FORM_PUSH;
-        if (mapped && !op->giving)
-            return gyre_engine_due(op) ? op : NULL;
-    }
-    return NULL;
-}
-
-static bool run_mapped(struct gyre_engine *engine)
-{
-    struct gyre_mesh *mesh = engine->mesh;
-    struct gyre_operation *ended = NULL;
-    if (engine->fault.status)
-        return false;
-    bool moved = !mesh->current.op && gyre_mapped_begin(mesh, next_mapped(engine));
-    moved |= gyre_mapped_run(mesh, &ended);
-    if (ended)
-        gyre_engine_finish(engine, ended, 0);
-    if (moved)
-        gyre_domain_ring(mesh->domain);
-    return moved;
-}
-
 bool gyre_engine_run(struct gyre_engine *engine)
 {
     bool moved = engine->mirrors.fold_queue && run_mirrors(engine);
     moved |= gyre_steps_run(engine);
     if (engine->mesh)
-        moved |= run_mapped(engine);
+        moved |= gyre_turns_run(engine);
     return moved;
 }
 
 void gyre_engine_note_waits(struct gyre_engine *engine)
 {
-    const struct gyre_operation *turn = engine->mesh ? engine->mesh->current.op : NULL;
     gyre_steps_note_waits(engine);
-    if (turn)
-        gyre_record_waits(turn->record, gyre_turn_waits_on(engine->mesh));
+    if (engine->mesh)
+        gyre_turns_note_waits(engine);
 }
 
 struct gyre_operation *gyre_engine_adopt(struct gyre_engine *engine, struct gyre_plan *plan,
@@ -194,17 +170,13 @@ struct gyre_operation *gyre_engine_adopt(struct gyre_engine *engine, struct gyre
 
 /* -- failure ----------------------------------------------------------------------------------- */
 
-/* Waits for streams that fold into peers' memory, but not for ever. A stream that only waits is
- * stopped: its table has nothing to do. */
-static void await_folds(struct gyre_engine *engine)
+/* Waits for streams that fold into peers' memory, but not for ever, and keeps others from
+ * folding. */
+static void stop_folds(struct gyre_engine *engine)
 {
     uint64_t limit = gyre_now_ns() + FOLDS_NS;
-    for (uint32_t i = 0; i < engine->orders; i++) {
-        const struct gyre_operation *op = engine->order[i];
-        while (op->folding && gyre_stream_wait_steps(&op->stream_wait) < 2 &&
-               !engine->mirrors.fold_queue->status && gyre_now_ns() < limit)
-            sched_yield();
-    }
+    for (uint32_t i = 0; i < engine->orders; i++)
+        gyre_push_stop(engine->mesh, engine->order[i], limit);
 }
 
 /* Lets streams go. What the fold queue still writes comes first; the wait is short, unless a stream
@@ -213,9 +185,9 @@ void gyre_engine_let_streams_go(struct gyre_engine *engine)
 {
     if (engine->mirrors.fold_queue)
         gyre_fold_queue_settle(engine->mirrors.fold_queue);
-    await_folds(engine);
+    stop_folds(engine);
     for (uint32_t i = 0; i < engine->orders; i++)
-        gyre_stream_wait_give(&engine->order[i]->stream_wait);
+        gyre_engine_let_stream_go(engine, engine->order[i]);
 }
 
 void gyre_engine_fail(struct gyre_engine *engine, int status)
@@ -227,8 +199,8 @@ void gyre_engine_fail(struct gyre_engine *engine, int status)
     gyre_engine_let_streams_go(engine);
     if (engine->mirrors.fold_queue)
         gyre_fold_queue_settle(engine->mirrors.fold_queue);
-    if (engine->mesh)
-        gyre_mapped_drop(engine->mesh);
+    for (uint32_t i = 0; i < engine->orders; i++)
+        gyre_mapped_drop(engine->mesh, engine->order[i]);
     while (engine->orders)
         gyre_engine_end(engine, engine->order[0], status);
 }

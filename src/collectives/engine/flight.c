@@ -7,8 +7,9 @@
  * tests/sim/engine.c and tests/sim/mesh.c. */
 #include "collectives/engine/flight.h"
 
-#include "collectives/mapped/push_device.h"
+#include "collectives/mapped/push_stream.h"
 #include "collectives/mapped/window.h"
+#include "collectives/mapped/words.h"
 
 #include <errno.h>
 #include <string.h>
@@ -48,10 +49,37 @@ struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre
     return op;
 }
 
+void gyre_engine_let_stream_go(struct gyre_engine *engine, struct gyre_operation *op)
+{
+    if (op->alone && op->stream_wait.word)
+        gyre_words_fill(engine->mesh, op->turn);
+    gyre_stream_wait_give(&op->stream_wait);
+}
+
 static void give_table(struct gyre_engine *engine, struct gyre_operation *op)
 {
     gyre_late_give(&engine->mirrors.tables, op->table);
     op->table = NULL;
+}
+
+/* What the turn of an operation on mapped memory will be that was just started. */
+static uint64_t next_turn(const struct gyre_engine *engine)
+{
+    uint64_t turn = engine->mesh->turn;
+    for (uint32_t i = 0; i < engine->orders; i++) {
+        const struct gyre_operation *op = engine->order[i];
+        turn += !op->begun &&
+                (op->plan->form == GYRE_FORM_EXCHANGE || op->plan->form == GYRE_FORM_PUSH);
+    }
+    return turn;
+}
+
+static int post_on_stream(struct gyre_engine *engine, struct gyre_operation *op, void *stream,
+                          struct gyre_trouble *trouble)
+{
+    return op->direct ? gyre_push_post_on(engine->mesh, op, next_turn(engine), stream, trouble)
+                      : gyre_mirror_post_on(op->mirror, engine->mirrors.fold_queue, stream,
+                                            &op->stream_wait, trouble);
 }
 
 int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op, void *stream,
@@ -59,12 +87,10 @@ int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *o
 {
     if (op->status != GYRE_AGAIN) /* ended as it began, so nothing would let the stream go on */
         return gyre_trouble_set(trouble, op->status, "the job has failed before");
-    int status = op->direct ? gyre_push_post_on(engine->mesh, op, stream, trouble)
-                            : gyre_mirror_post_on(op->mirror, engine->mirrors.fold_queue, stream,
-                                                  &op->stream_wait, trouble);
+    int status = post_on_stream(engine, op, stream, trouble);
     op->held = op->awaits_stream = status == 0;
     if (status)
-        gyre_stream_wait_give(&op->stream_wait);
+        gyre_engine_let_stream_go(engine, op);
     if (status)
         give_table(engine, op);
     return status;
@@ -88,7 +114,9 @@ void gyre_engine_end(struct gyre_engine *engine, struct gyre_operation *op, int 
     memmove(&engine->order[i], &engine->order[i + 1],
             (--engine->orders - i) * sizeof(engine->order[0]));
     count_end(engine);
-    gyre_stream_wait_give(&op->stream_wait);
+    gyre_engine_let_stream_go(engine, op);
+    if (op->alone)
+        engine->mesh->alone--;
     if (op->held)
         gyre_engine_release(engine, op);
 }

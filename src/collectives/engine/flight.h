@@ -110,6 +110,9 @@ struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre
 int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op, void *stream,
                             struct gyre_trouble *trouble);
 
+/* Lets the stream of an operation go on, if it waits for the operation. */
+void gyre_engine_let_stream_go(struct gyre_engine *engine, struct gyre_operation *op);
+
 /* Ends an operation whose work is done. One with a host mirror or a window ends when its OUTPUT has
  * been copied back. */
 void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, int status);

@@ -13,7 +13,9 @@
  *
  * Peers can write the second region, the inbox: they put finished blocks there for a rank whose
  * OUTPUT they cannot map. Where a plan allows, the inbox also shows the parts of INPUT that peers
- * read, and the blocks that peers write take their place; then nothing goes through the stage. */
+ * read, and the blocks that peers write take their place; then nothing goes through the stage. At
+ * the front of an inbox peers, or their streams, say how far they are in turns that devices run
+ * (words.h). */
 #ifndef GYRE_COLLECTIVES_MAPPED_BOARD_H
 #define GYRE_COLLECTIVES_MAPPED_BOARD_H
 
@@ -61,7 +63,13 @@ struct gyre_board {
     alignas(4096) uint8_t stage[GYRE_STAGE_SLOTS][GYRE_STAGE_BYTES];
 };
 
+/* What a rank tells each peer in a turn that devices run: its INPUT may be read, and its OUTPUT
+ * written; its part of all outputs is written. */
+enum gyre_inbox_word { GYRE_WORD_ARRIVED, GYRE_WORD_PUSHED, GYRE_INBOX_WORDS };
+
 struct gyre_inbox {
+    /* By who writes, and by turn % 16. A word's value is the turn. */
+    alignas(4096) _Atomic uint64_t word[GYRE_INBOX_WORDS][GYRE_PEERS_MAPPED_MAX][GYRE_BOARD_SLOTS];
     alignas(4096) uint8_t stage[GYRE_STAGE_SLOTS][GYRE_STAGE_BYTES];
 };
 

@@ -46,7 +46,7 @@ static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *
             const struct gyre_block_ref *ref = &move->source[s];
             const uint8_t *base = ref->rank == mesh->rank
                                       ? input
-                                      : payload_of(mesh->board[ref->rank], plan, mesh->turn);
+                                      : payload_of(mesh->board[ref->rank], plan, mesh->at);
             from[s] = base + ref->block * pitch + ref->offset;
         }
         if (bytes)
@@ -68,7 +68,7 @@ int gyre_exchange_begin(struct gyre_mesh *mesh, const struct gyre_plan *plan, co
 {
     if (!gyre_turn_is_free(mesh, mesh->turn + 1))
         return GYRE_AGAIN;
-    mesh->turn++;
+    mesh->at = ++mesh->turn;
     gyre_exchange_publish(mesh, plan, input, name.fingerprint);
     prefetch_next(mesh, plan);
     gyre_domain_ring(mesh->domain);
@@ -110,6 +110,6 @@ int gyre_exchange_finish(struct gyre_mesh *mesh, const struct gyre_plan *plan, c
     if (status)
         return status;
     exchange_fold(mesh, plan, input, output);
-    gyre_turn_end(mesh);
+    gyre_turn_end(mesh, mesh->at);
     return 0;
 }

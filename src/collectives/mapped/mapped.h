@@ -4,9 +4,13 @@
 
 #include "collectives/mapped/mesh.h"
 
-/* Begins the turn of this operation, or of none where `op` is NULL; no turn is under way. False:
- * the line is not free, or the INPUT has not come. */
+/* Begins the turn of the next operation. Where the operation is not alone no turn is under way, and
+ * this one is then. False: the line is not free, or the INPUT has not come. */
 bool gyre_mapped_begin(struct gyre_mesh *mesh, struct gyre_operation *op);
+
+/* Makes the turn of an operation that is alone, and has begun, the one under way, in which the
+ * operation is resolved. */
+void gyre_mapped_take(struct gyre_mesh *mesh, struct gyre_operation *op);
 
 /* Makes the turn that gyre_exchange_begin() began the turn of this operation. */
 void gyre_mapped_adopt(struct gyre_mesh *mesh, struct gyre_operation *op);
@@ -15,8 +19,15 @@ void gyre_mapped_adopt(struct gyre_mesh *mesh, struct gyre_operation *op);
  * operation when the turn is over. */
 bool gyre_mapped_run(struct gyre_mesh *mesh, struct gyre_operation **ended);
 
-/* Takes the regions of the current turn away from writers that are not known to be dead: the job
- * has failed. */
-void gyre_mapped_drop(struct gyre_mesh *mesh);
+/* Ends the turn of an operation that is alone and was resolved; false: it is not over. */
+bool gyre_mapped_passes(struct gyre_mesh *mesh, struct gyre_operation *op);
+
+/* The first rank, by its number in the domain, for which an operation that has begun waits; for
+ * none: GYRE_RECORD_NOBODY. */
+uint32_t gyre_mapped_waits_on(const struct gyre_mesh *mesh, const struct gyre_operation *op);
+
+/* Takes the OUTPUT of an operation in flight away from writers that are not known to be dead: the
+ * job has failed. */
+void gyre_mapped_drop(struct gyre_mesh *mesh, const struct gyre_operation *op);
 
 #endif

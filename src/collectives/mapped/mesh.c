@@ -19,6 +19,7 @@ static int find_peer(struct gyre_mesh *mesh, uint32_t rank, uint32_t board, uint
     const struct timespec pause = {0, 20000};
     struct gyre_health *health = gyre_domain_health(mesh->domain);
     uint32_t peer = gyre_mesh_world(mesh, rank);
+    mesh->inbox_of[rank] = inbox;
     for (;;) {
         mesh->board[rank] = gyre_domain_view(mesh->domain, peer, board, GYRE_MEMORY_HOST, 0,
                                              sizeof(struct gyre_board));

@@ -9,17 +9,15 @@
 #include "collectives/staging/host_mirror.h"
 #include "transport/domain/domain.h"
 
-/* The operation under way, if any, and how far this rank is with it. */
+/* The operation under way, if any, and how far this rank is with it. Lines of later ones may have
+ * been written: those whose streams go on by themselves. */
 struct gyre_turn {
-    struct gyre_operation *op; /* NULL: none */
-    bool announced;
+    struct gyre_operation *op;        /* NULL: none */
     uint32_t resolved;                /* ranks whose lines were read */
     uint64_t staged, pushed, drained; /* of this rank, in slices */
     uint32_t move;                    /* of slice `pushed`, under way */
     uint64_t done;                    /* bytes of that move */
-    /* Of this rank, as announced; 0: the inbox, or no peer writes. */
-    uint32_t output_region;
-    uint32_t open; /* ranks, of those resolved, whose OUTPUT this rank can map */
+    uint32_t open;                    /* ranks, of those resolved, whose OUTPUT this rank can map */
     /* All can be mapped, and the plan has moves for that: senders copy. */
     bool spread;
     uint64_t devices;     /* ranks whose buffers a device can map, as bits */
@@ -35,6 +33,7 @@ struct gyre_mesh {
     uint32_t rank, n;
     const uint32_t *world; /* the domain's number of a rank; NULL: its own */
     uint64_t turn;         /* the last one begun */
+    uint64_t at;           /* the one under way, whose lines are read */
     uint64_t safe;         /* the last turn that every peer has finished */
     struct gyre_board *mine;
     const struct gyre_board *board[GYRE_PEERS_MAPPED_MAX];
@@ -45,6 +44,13 @@ struct gyre_mesh {
     struct gyre_push_window *windows; /* all that were made (window.h) */
     bool no_windows;                  /* some peer could not map one */
     uint32_t board_id, inbox_id;
+
+    /* Streams that write and await words of inboxes (words.h). */
+    bool words_locked, words_refused;
+    uint32_t alone;                           /* operations in flight whose streams run the turns */
+    uint32_t inbox_of[GYRE_PEERS_MAPPED_MAX]; /* region ids */
+    struct gyre_region view[GYRE_PEERS_MAPPED_MAX]; /* peers' inboxes, where this mesh keeps them */
+    struct gyre_stream_wait posted[GYRE_BOARD_SLOTS]; /* the last such stream of a turn % 16 */
 };
 
 /* Gives the mesh the fault that it records and the pool of its host mirrors. Both are borrowed. */

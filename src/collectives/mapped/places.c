@@ -9,48 +9,70 @@
 
 #include "collectives/mapped/turn.h"
 
-/* Finds where peers can map this rank's buffers, if peers read or write them. */
-static void place_buffers(struct gyre_mesh *mesh, struct gyre_operation *op,
-                          struct gyre_announcement *places)
+/* Whether peers must not read this rank's INPUT in its own place. */
+static bool is_staging(const struct gyre_mesh *mesh, const struct gyre_operation *op)
 {
-    struct gyre_turn *turn = &mesh->current;
+    return op->plan->push.stage_in_place &&
+           gyre_shape_in_place(&op->plan->shape, mesh->rank, op->input, op->output);
+}
+
+/* Slices of INPUT that peers may read, or need not, and slices of the inbox that are empty, at the
+ * beginning. */
+static uint64_t staged_at_first(const struct gyre_operation *op,
+                                const struct gyre_announcement *places)
+{
+    return (places->input_region && !op->direct) || !op->plan->push.read_by_peers ? op->plan->slices
+                                                                                  : 0;
+}
+
+static uint64_t drained_at_first(const struct gyre_operation *op,
+                                 const struct gyre_announcement *places)
+{
+    return (places->output_region && !op->direct) || !op->plan->push.written_by_peers
+               ? op->plan->slices
+               : 0;
+}
+
+void gyre_places_find(const struct gyre_mesh *mesh, const struct gyre_operation *op,
+                      struct gyre_announcement *places)
+{
     const struct gyre_plan *plan = op->plan;
     enum gyre_memory_kind kind = op->direct ? GYRE_MEMORY_CUDA : GYRE_MEMORY_HOST;
-    turn->staging = plan->push.stage_in_place &&
-                    gyre_shape_in_place(&plan->shape, mesh->rank, op->input, op->output);
-    if (plan->push.read_by_peers && !turn->staging)
+    *places = (struct gyre_announcement){.device = op->direct};
+    if (plan->push.read_by_peers && !is_staging(mesh, op))
         places->input_region = gyre_domain_locate(mesh->domain, kind, op->input, plan->input_bytes,
                                                   &places->input_offset);
     if (plan->push.written_by_peers || plan->push.spread_full)
         places->output_region = gyre_domain_locate(mesh->domain, kind, op->output,
                                                    plan->output_bytes, &places->output_offset);
-    places->device = op->direct;
-    turn->devices = (uint64_t)op->direct << mesh->rank;
-    turn->output_region = places->output_region;
-    turn->input[mesh->rank] = op->input;
-    turn->output[mesh->rank] = op->output;
-    turn->staged =
-        (places->input_region && !op->direct) || !plan->push.read_by_peers ? plan->slices : 0;
-    turn->open = places->output_region && !op->direct;
-    turn->spread = false;
-    turn->drained =
-        (places->output_region && !op->direct) || !plan->push.written_by_peers ? plan->slices : 0;
 }
 
-void gyre_places_announce(struct gyre_mesh *mesh, struct gyre_operation *op)
+void gyre_places_announce(struct gyre_mesh *mesh, struct gyre_operation *op,
+                          const struct gyre_announcement *places)
+{
+    struct gyre_line *line = gyre_own_line(mesh, op->turn);
+    struct gyre_slice_progress *progress = &mesh->mine->progress[op->turn % GYRE_BOARD_SLOTS];
+    op->output_region = places->output_region;
+    line->fingerprint = op->fingerprint;
+    line->places = *places;
+    atomic_store_explicit(&progress->staged, staged_at_first(op, places), memory_order_relaxed);
+    atomic_store_explicit(&progress->drained, drained_at_first(op, places), memory_order_relaxed);
+    atomic_store_explicit(&progress->pushed, 0, memory_order_relaxed);
+    atomic_store_explicit(&line->stamp, op->turn, memory_order_release);
+}
+
+void gyre_places_take(struct gyre_mesh *mesh, struct gyre_operation *op,
+                      const struct gyre_announcement *places)
 {
     struct gyre_turn *turn = &mesh->current;
-    struct gyre_line *line = gyre_own_line(mesh, mesh->turn);
-    struct gyre_slice_progress *progress = &mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS];
-    struct gyre_announcement places = {0};
-    place_buffers(mesh, op, &places);
-    line->fingerprint = op->fingerprint;
-    line->places = places;
-    atomic_store_explicit(&progress->staged, turn->staged, memory_order_relaxed);
-    atomic_store_explicit(&progress->drained, turn->drained, memory_order_relaxed);
-    atomic_store_explicit(&progress->pushed, 0, memory_order_relaxed);
-    atomic_store_explicit(&line->stamp, mesh->turn, memory_order_release);
-    turn->announced = true;
+    turn->staging = is_staging(mesh, op);
+    turn->devices = (uint64_t)op->direct << mesh->rank;
+    turn->input[mesh->rank] = op->input;
+    turn->output[mesh->rank] = op->output;
+    turn->staged = staged_at_first(op, places);
+    turn->drained = drained_at_first(op, places);
+    turn->open = places->output_region && !op->direct;
+    turn->spread = false;
 }
 
 /* Reads the next rank's line and finds its buffers here. GYRE_AGAIN: the line has not come yet. */
@@ -61,7 +83,7 @@ static int read_line_of_next(struct gyre_mesh *mesh, struct gyre_operation *op)
     int state = rank == mesh->rank ? 0 : gyre_line_state(mesh, rank, op->fingerprint);
     if (state || rank == mesh->rank)
         return state;
-    struct gyre_announcement places = gyre_peer_line(mesh, rank, mesh->turn)->places;
+    struct gyre_announcement places = gyre_peer_line(mesh, rank, mesh->at)->places;
     const struct gyre_shape *shape = &op->plan->shape;
     enum gyre_memory_kind kind = places.device ? GYRE_MEMORY_CUDA : GYRE_MEMORY_HOST;
     turn->input[rank] = NULL;
@@ -108,7 +130,7 @@ bool gyre_places_resolve(struct gyre_mesh *mesh, struct gyre_operation *op)
 int gyre_places_leave_device(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
     struct gyre_turn *turn = &mesh->current;
-    struct gyre_announcement nowhere = {0};
+    const struct gyre_announcement nowhere = {0};
     struct gyre_trouble trouble = {0};
     struct gyre_host_mirror *mirror;
     const struct gyre_request request = {
@@ -124,6 +146,7 @@ int gyre_places_leave_device(struct gyre_mesh *mesh, struct gyre_operation *op)
             turn->input[rank] = NULL, turn->output[rank] = NULL;
     op->direct = false;
     gyre_mirror_use(op, mirror);
-    place_buffers(mesh, op, &nowhere);
+    op->output_region = 0; /* peers write the inbox */
+    gyre_places_take(mesh, op, &nowhere);
     return 0;
 }

@@ -4,8 +4,17 @@
 
 #include "collectives/mapped/mesh.h"
 
-/* Writes this rank's line of the turn that has begun. */
-void gyre_places_announce(struct gyre_mesh *mesh, struct gyre_operation *op);
+/* Finds where peers can map this rank's buffers, if peers read or write them. */
+void gyre_places_find(const struct gyre_mesh *mesh, const struct gyre_operation *op,
+                      struct gyre_announcement *places);
+
+/* Writes this rank's line of the operation's turn. */
+void gyre_places_announce(struct gyre_mesh *mesh, struct gyre_operation *op,
+                          const struct gyre_announcement *places);
+
+/* Makes these places this rank's of the turn under way. */
+void gyre_places_take(struct gyre_mesh *mesh, struct gyre_operation *op,
+                      const struct gyre_announcement *places);
 
 /* Reads the lines that have come; true if any had. When all are read, every rank knows which ranks
  * copy. */

@@ -203,7 +203,7 @@ static bool stage_some(struct gyre_mesh *mesh, struct gyre_operation *op)
     }
     trace_work(op, GYRE_EVENT_COPY, slice, bytes, begin);
     turn->staged++;
-    atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].staged, turn->staged,
+    atomic_store_explicit(&mesh->mine->progress[mesh->at % GYRE_BOARD_SLOTS].staged, turn->staged,
                           memory_order_release);
     return true;
 }
@@ -231,8 +231,8 @@ static bool drain_some(struct gyre_mesh *mesh, struct gyre_operation *op)
     }
     trace_work(op, GYRE_EVENT_COPY, slice, bytes, begin);
     turn->drained++;
-    atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].drained,
-                          turn->drained, memory_order_release);
+    atomic_store_explicit(&mesh->mine->progress[mesh->at % GYRE_BOARD_SLOTS].drained, turn->drained,
+                          memory_order_release);
     return true;
 }
 

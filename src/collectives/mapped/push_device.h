@@ -11,9 +11,7 @@ bool gyre_push_suits_device(const struct gyre_mesh *mesh, struct gyre_plan *plan
 /* Runs this rank's part of an operation that devices run. True if anything moved. */
 bool gyre_push_on_device(struct gyre_mesh *mesh, struct gyre_operation *op);
 
-/* Puts an operation that devices may run on the caller's stream. Where the folds have no place
- * there the stream has words alone, and the operation posts its folds itself. */
-int gyre_push_post_on(const struct gyre_mesh *mesh, struct gyre_operation *op, void *stream,
-                      struct gyre_trouble *trouble);
+/* Whether all ranks have written all outputs. */
+bool gyre_push_is_over(const struct gyre_mesh *mesh, const struct gyre_operation *op);
 
 #endif

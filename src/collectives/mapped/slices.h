@@ -9,14 +9,14 @@
 static inline const struct gyre_slice_progress *gyre_slices_progress(const struct gyre_mesh *mesh,
                                                                      uint32_t rank)
 {
-    return &mesh->board[rank]->progress[mesh->turn % GYRE_BOARD_SLOTS];
+    return &mesh->board[rank]->progress[mesh->at % GYRE_BOARD_SLOTS];
 }
 
 /* Tells peers how many slices this rank has folded into all outputs. */
 static inline void gyre_slices_tell_pushed(struct gyre_mesh *mesh, uint64_t slices)
 {
     mesh->current.pushed = slices;
-    atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].pushed, slices,
+    atomic_store_explicit(&mesh->mine->progress[mesh->at % GYRE_BOARD_SLOTS].pushed, slices,
                           memory_order_release);
 }
 

@@ -21,12 +21,11 @@ bool gyre_turn_look(struct gyre_mesh *mesh, uint64_t turn)
     return turn <= mesh->safe + GYRE_BOARD_SLOTS;
 }
 
-uint32_t gyre_turn_waits_on(const struct gyre_mesh *mesh)
+uint32_t gyre_turn_waits_on(const struct gyre_mesh *mesh, uint64_t turn)
 {
     for (uint32_t rank = 0; rank < mesh->n; rank++) {
-        const struct gyre_line *line = gyre_peer_line(mesh, rank, mesh->turn);
-        if (rank != mesh->rank &&
-            atomic_load_explicit(&line->stamp, memory_order_acquire) < mesh->turn)
+        const struct gyre_line *line = gyre_peer_line(mesh, rank, turn);
+        if (rank != mesh->rank && atomic_load_explicit(&line->stamp, memory_order_acquire) < turn)
             return gyre_mesh_world(mesh, rank);
     }
     return GYRE_RECORD_NOBODY;

@@ -16,12 +16,12 @@ static inline const struct gyre_line *gyre_peer_line(const struct gyre_mesh *mes
     return &mesh->board[rank]->line[turn % GYRE_BOARD_SLOTS];
 }
 
-/* Looks at a peer's line of the current turn. 0: the line has come, and is of the same operation;
+/* Looks at a peer's line of the turn under way. 0: the line has come, and is of the same operation;
  * GYRE_AGAIN: not yet; GYRE_MISMATCH. */
 static inline int gyre_line_state(const struct gyre_mesh *mesh, uint32_t rank, uint64_t fingerprint)
 {
-    const struct gyre_line *line = gyre_peer_line(mesh, rank, mesh->turn);
-    if (atomic_load_explicit(&line->stamp, memory_order_acquire) != mesh->turn)
+    const struct gyre_line *line = gyre_peer_line(mesh, rank, mesh->at);
+    if (atomic_load_explicit(&line->stamp, memory_order_acquire) != mesh->at)
         return GYRE_AGAIN;
     return line->fingerprint == fingerprint ? 0 : GYRE_MISMATCH;
 }
@@ -35,18 +35,18 @@ static inline bool gyre_turn_is_free(struct gyre_mesh *mesh, uint64_t turn)
     return turn <= mesh->safe + GYRE_BOARD_SLOTS || gyre_turn_look(mesh, turn);
 }
 
-/* Tells peers that this rank needs nothing of the current turn any more. A peer that waits for a
- * free line is woken every eighth turn, which is often enough. */
-static inline void gyre_turn_end(struct gyre_mesh *mesh)
+/* Tells peers that this rank needs nothing of a turn any more, nor of any before. A peer that waits
+ * for a free line is woken every eighth turn, which is often enough. */
+static inline void gyre_turn_end(struct gyre_mesh *mesh, uint64_t turn)
 {
-    atomic_store_explicit(&mesh->mine->finished, mesh->turn, memory_order_release);
-    if (mesh->turn % (GYRE_BOARD_SLOTS / 2) == 0)
+    atomic_store_explicit(&mesh->mine->finished, turn, memory_order_release);
+    if (turn % (GYRE_BOARD_SLOTS / 2) == 0)
         gyre_domain_ring(mesh->domain);
 }
 
-/* The first rank, by its number in the domain, that has not come to the current turn; all have:
+/* The first rank, by its number in the domain, that has not come to a turn; all have:
  * GYRE_RECORD_NOBODY. */
-uint32_t gyre_turn_waits_on(const struct gyre_mesh *mesh);
+uint32_t gyre_turn_waits_on(const struct gyre_mesh *mesh, uint64_t turn);
 
 /* Records that a peer is in another operation. */
 void gyre_turn_mismatch(const struct gyre_mesh *mesh, uint32_t rank, uint64_t sequence);

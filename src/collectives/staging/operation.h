@@ -30,6 +30,12 @@ struct gyre_operation {
     bool direct;                         /* PUSH: a device runs it, if every rank's can */
     uint8_t *table;                      /* of its folds that stand on a stream; NULL: none do */
     bool folding;                        /* the stream may fold by the table */
+    uint64_t turn;                       /* on mapped memory; 0: not known yet */
+    bool begun;                          /* the turn's line is written */
+    uint32_t output_region;              /* as the line says; 0: no peer maps OUTPUT */
+    bool alone;                          /* its stream runs the turn (mapped/push_stream.h) */
+    bool resolved;                       /* alone, and the table is filled */
+    uint64_t steps;                      /* alone: those that were seen of its stream */
     bool awaits_stream;                  /* it begins when the stream has come */
     bool held;                           /* released at its end: only a stream waits for it */
     struct gyre_stream_wait stream_wait; /* the stream's words, until it is released */
