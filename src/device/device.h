@@ -97,6 +97,7 @@ struct gyre_stream_word {
 };
 
 struct gyre_device_queue; /* of one device; opaque */
+struct gyre_device_graph; /* the same */
 
 struct gyre_device {
     const char *name;
@@ -212,6 +213,19 @@ struct gyre_device {
      * query(). NULL for the host. */
     int (*launch)(struct gyre_device_queue *queue,
                   void (*post)(void *native_queue, const void *context), const void *context);
+
+    /* Graphs: launches that are repeated together, by one post. From record() to keep() each
+     * launch() also goes into a graph. What cannot be recorded fails keep() alone, and the launches
+     * have been posted all the same. keep() with a `graph` of NULL forgets them. repeat() posts all
+     * of a graph behind the queue's work, with the addresses and numbers that the launches had, and
+     * nothing is reported. A graph that is freed is finished by the queues that have it. NULL for
+     * the host. */
+    int (*record)(struct gyre_device_queue *queue, struct gyre_trouble *trouble);
+    int (*keep)(struct gyre_device_queue *queue, struct gyre_device_graph **graph,
+                struct gyre_trouble *trouble);
+    int (*repeat)(struct gyre_device_queue *queue, struct gyre_device_graph *graph,
+                  struct gyre_trouble *trouble);
+    void (*graph_free)(struct gyre_device_graph *graph);
 
     /* Posts the token alone. query() reports it when all work posted before has finished, and
      * everything for which after() made the queue wait. Returns as copy() does. */

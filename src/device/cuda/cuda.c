@@ -51,6 +51,7 @@ static void cuda_queue_destroy(struct gyre_device_queue *queue)
     if (queue && gyre_cuda_enter(queue->device, NULL) == 0) {
         if (queue->stream) /* posted work may still write buffers */
             gyre_cuda->cuStreamSynchronize(queue->stream);
+        (void)gyre_cuda_keep(queue, NULL, NULL);
         gyre_cuda_detours_free(queue->detours);
         for (uint32_t i = 0; i < GYRE_DEVICE_POSTS && queue->ring[i].event; i++)
             gyre_cuda->cuEventDestroy(queue->ring[i].event);
@@ -196,9 +197,8 @@ static int cuda_launch(struct gyre_device_queue *queue,
     int status = queue->status ? queue->status : gyre_cuda_enter(queue->device, NULL);
     if (status)
         return status;
-    cudaGetLastError();
-    post(queue->stream, context);
-    status = note_error(queue, (CUresult)cudaGetLastError(), "launching a kernel", false);
+    CUresult error = gyre_cuda_post_launch(queue, post, context);
+    status = note_error(queue, error, "launching a kernel", false);
     gyre_cuda_leave();
     return status;
 }
@@ -281,6 +281,10 @@ static const struct gyre_device device = {
     .copy = cuda_copy,
     .reduce = cuda_reduce,
     .launch = cuda_launch,
+    .record = gyre_cuda_record,
+    .keep = gyre_cuda_keep,
+    .repeat = gyre_cuda_repeat,
+    .graph_free = gyre_cuda_graph_free,
     .mark = cuda_mark,
     .after = gyre_cuda_after,
     .hold = gyre_cuda_hold,

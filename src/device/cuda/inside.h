@@ -4,6 +4,7 @@
  *
  *   cuda.c      the table of the device's functions, and queues
  *   streams.c   a queue and the caller's streams
+ *   graphs.c    launches of a queue that are repeated together
  *   memory.c    regions: their kind and their owner
  *   export.c    memory that is exported as a descriptor
  *   classic.c   memory that is shared by an IPC handle
@@ -78,7 +79,13 @@
     call(cuEventQuery) \
     call(cuMemcpyAsync) \
     call(cuMemcpyPeerAsync) \
-    call(cuMemsetD8Async)
+    call(cuMemsetD8Async) \
+    call(cuStreamBeginCapture) \
+    call(cuStreamEndCapture) \
+    call(cuGraphInstantiateWithFlags) \
+    call(cuGraphLaunch) \
+    call(cuGraphExecDestroy) \
+    call(cuGraphDestroy)
 /* clang-format on */
 
 #define GYRE_CUDA_POINTER(name) __typeof__(name) *name;

@@ -1,5 +1,5 @@
-/* The queue of a CUDA device, for cuda.c, which fills it, and streams.c, which makes it wait for
- * the caller's streams and the caller's streams for the host. */
+/* The queue of a CUDA device, for cuda.c, which fills it, streams.c, which makes it wait for the
+ * caller's streams and the caller's streams for the host, and graphs.c, which records it. */
 #ifndef GYRE_DEVICE_CUDA_QUEUE_H
 #define GYRE_DEVICE_CUDA_QUEUE_H
 
@@ -14,7 +14,9 @@ struct gyre_device_queue {
     int device;
     int status; /* negative: dead */
     CUstream stream;
-    CUevent gate; /* recorded on the caller's streams */
+    CUevent gate;        /* recorded on the caller's streams */
+    CUstream recorder;   /* captures what is launched; NULL: nothing is recorded */
+    CUresult unrecorded; /* the first launch that the recorder has not taken */
     struct gyre_cuda_detour *detours;
     uint32_t posted, reported;
     struct gyre_cuda_pending ring[GYRE_DEVICE_POSTS];
@@ -33,5 +35,17 @@ int gyre_cuda_words_on(struct gyre_device_queue *queue, void *foreign,
                        struct gyre_trouble *trouble);
 int gyre_cuda_fold_on(struct gyre_device_queue *queue, void *foreign, gyre_fold fold,
                       const struct gyre_fold_task *task, struct gyre_trouble *trouble);
+
+/* The entries of struct gyre_device for graphs (graphs.c). The launch itself is made there, too:
+ * its error. */
+CUresult gyre_cuda_post_launch(struct gyre_device_queue *queue,
+                               void (*post)(void *native_queue, const void *context),
+                               const void *context);
+int gyre_cuda_record(struct gyre_device_queue *queue, struct gyre_trouble *trouble);
+int gyre_cuda_keep(struct gyre_device_queue *queue, struct gyre_device_graph **graph,
+                   struct gyre_trouble *trouble);
+int gyre_cuda_repeat(struct gyre_device_queue *queue, struct gyre_device_graph *graph,
+                     struct gyre_trouble *trouble);
+void gyre_cuda_graph_free(struct gyre_device_graph *graph);
 
 #endif

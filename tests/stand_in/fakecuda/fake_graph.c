@@ -30,7 +30,6 @@ CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
     CUresult status = fake_begin(__func__, FAKE_CONTEXT);
     bool legacy = stream == CU_STREAM_LEGACY;
     stream = fake_named(stream);
-    (void)mode;
     if (!status && (legacy || !fake_alive(stream)))
         status = legacy ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_ERROR_INVALID_HANDLE;
     if (!status && stream->captured)
@@ -38,6 +37,7 @@ CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
     if (!status) {
         stream->captured = true;
         stream->spoiled = false;
+        stream->mode = mode;
         stream->graph = new_graph();
     }
     return fake_end(status);
@@ -64,7 +64,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 
 CUresult cuGraphInstantiate(CUgraphExec *executable, CUgraph graph, unsigned long long flags)
 {
-    CUresult status = fake_begin("cuGraphInstantiate", FAKE_CONTEXT);
+    CUresult status = fake_begin("cuGraphInstantiateWithFlags", FAKE_CONTEXT);
     if (!status && (!graph || flags))
         status = CUDA_ERROR_INVALID_VALUE;
     if (!status) {

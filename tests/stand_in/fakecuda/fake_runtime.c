@@ -69,6 +69,12 @@ static const struct {
     entry(cuMemcpyAsync)
     entry(cuMemcpyPeerAsync)
     entry(cuMemsetD8Async)
+    entry(cuStreamBeginCapture)
+    entry(cuStreamEndCapture)
+    entry(cuGraphInstantiateWithFlags)
+    entry(cuGraphLaunch)
+    entry(cuGraphExecDestroy)
+    entry(cuGraphDestroy)
 #undef entry
 };
 /* clang-format on */

@@ -211,6 +211,7 @@ void fakecuda_capture(CUstream stream, bool capture)
 {
     pthread_mutex_lock(&fake_lock);
     stream->captured = capture;
+    stream->mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     if (capture)
         stream->spoiled = false;
     pthread_mutex_unlock(&fake_lock);
@@ -240,7 +241,7 @@ bool fake_spoils(void)
     bool spoils = false;
     for (int i = 0; i < FAKE_DEVICES && capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL; i++)
         for (CUstream s = fake_device[i].streams; s; s = s->next)
-            if (s->captured)
+            if (s->captured && s->mode != CU_STREAM_CAPTURE_MODE_RELAXED)
                 spoils = s->spoiled = true;
     return spoils;
 }

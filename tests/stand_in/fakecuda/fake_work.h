@@ -32,8 +32,9 @@ struct job {
 struct CUstream_st {
     int device, priority;
     bool busy, destroyed, captured;
-    bool spoiled;  /* what is captured: a call that may be unsafe was made meanwhile */
-    uint64_t turn; /* of what it is busy with */
+    bool spoiled;             /* what is captured: a call that may be unsafe was made meanwhile */
+    CUstreamCaptureMode mode; /* a capture in the relaxed mode bears them all */
+    uint64_t turn;            /* of what it is busy with */
     struct job *first, **last;
     unsigned queued; /* jobs */
     CUgraph graph;   /* what is captured is recorded there; NULL: dropped */
