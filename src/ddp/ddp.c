@@ -85,6 +85,7 @@ static void begin_anew(struct gyre_ddp *ddp, struct gyre_comm *comm)
 {
     take_ranks(ddp, comm);
     drop_cut(ddp);
+    gyre_ddp_choose_passes(ddp);
     ddp->former = NULL;
     ddp->cut = (struct gyre_cut){0};
     ddp->wire.scale = 0;
@@ -146,16 +147,18 @@ bool gyre_ddp_on_device(const struct gyre_ddp *ddp)
     return ddp->place.on != NULL;
 }
 
-void gyre_ddp_leave_found(struct gyre_ddp *ddp)
+void gyre_ddp_leave_found(struct gyre_ddp *ddp, struct gyre_processor *owner)
 {
     ddp->place.leaves = ddp->place.on != NULL;
+    ddp->place.owner = owner;
+    gyre_ddp_choose_passes(ddp);
 }
 
 struct gyre_ddp_found gyre_ddp_found(const struct gyre_ddp *ddp)
 {
     const struct gyre_ddp_place *place = &ddp->place;
     return (struct gyre_ddp_found){
-        .passes = place->passes,
+        .passes = place->on == place->owner ? NULL : place->passes,
         .squares = ddp->options.norm ? &place->block->squares : NULL,
         .bad = gyre_ddp_leaves_all(ddp) ? &place->block->bad : NULL,
     };

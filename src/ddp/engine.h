@@ -29,15 +29,17 @@ int gyre_ddp_bring_there(struct gyre_ddp *ddp, void *to, const void *host, uint6
 
 /* An engine on a device whose owner judges steps there. It asks for it before the first step.
  * gyre_ddp_wait() then leaves the norm there: gyre_ddp_result() has 0, and does not say of a sum
- * that it is not finite. Of one rank it leaves looks there, too, and waits for nothing. The owner's
- * stream has to wait for the engine's passes before it uses gradients, or what was found. */
+ * that it is not finite. Of one rank it leaves looks there, too, waits for nothing, and its passes
+ * are launches of `owner`, who computes on the engine's stream. Otherwise the owner's stream has to
+ * wait for the engine's passes before it uses gradients, or what was found. */
+struct gyre_processor;
 struct gyre_ddp_found {
-    void *passes;          /* the stream behind whose work the rest is known */
+    void *passes;          /* the stream behind whose work the rest is known; NULL: the owner's */
     const double *squares; /* of the sum of gradients; NULL: no norm was asked for */
     const int32_t *bad;    /* of looks; NULL: the result says it */
 };
 
-void gyre_ddp_leave_found(struct gyre_ddp *ddp);
+void gyre_ddp_leave_found(struct gyre_ddp *ddp, struct gyre_processor *owner);
 struct gyre_ddp_found gyre_ddp_found(const struct gyre_ddp *ddp);
 
 bool gyre_ddp_in_step(const struct gyre_ddp *ddp); /* between begin and wait */

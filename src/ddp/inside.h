@@ -60,14 +60,16 @@ struct gyre_ddp_block {
 /* Where gradients and values lie; place.c. All zeros: in host memory. */
 struct gyre_ddp_place {
     const struct gyre_device *device;
-    struct gyre_processor *on;      /* passes over gradients */
+    struct gyre_processor *on;      /* passes over gradients: one of the two that follow */
+    struct gyre_processor *beside;  /* of the engine's own */
+    struct gyre_processor *owner;   /* who judges steps: engine.h */
     struct gyre_device_queue *road; /* reductions */
     void *passes, *road_stream;     /* the streams of both */
-    struct gyre_ddp_block *block;   /* on the device */
+    struct gyre_ddp_block *block;   /* on the device; behind it is an empty one */
     double *partials;               /* on the device: workspace for the largest bucket */
     uint8_t *notes;                 /* on the host: as they travel */
     bool passing, reducing, looked; /* since the host has waited: passes, reductions, looks */
-    bool leaves;                    /* what a step has found stays there: engine.h */
+    bool leaves;                    /* what a step has found stays there */
 };
 
 struct gyre_ddp {
@@ -238,6 +240,9 @@ void gyre_ddp_add_squares(struct gyre_ddp *ddp, const void *data, uint64_t eleme
  * rank cannot reduce. */
 int gyre_ddp_open_place(struct gyre_ddp *ddp);
 void gyre_ddp_close_place(struct gyre_ddp *ddp);
+
+/* Puts passes where they belong with so many ranks; none is under way. */
+void gyre_ddp_choose_passes(struct gyre_ddp *ddp);
 
 /* Makes known why a call fails, where the communicator does not know: gyre_error(NULL). */
 int gyre_ddp_told(int status, const struct gyre_trouble *told);

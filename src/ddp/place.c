@@ -5,6 +5,9 @@
  *     passes                              └▶ look      └▶ look, encode
  *     the road                                            └▶ bucket 0: gyre_all_reduce_on() ─▶
  *
+ * One rank has nothing to reduce: its passes are on the caller's stream where the owner judges
+ * steps (engine.h).
+ *
  * A stream is held until its reduction has ended. No pass stands behind one, so looks do not wait
  * for reductions, and few launches fill the queue of a stream that is held. The host waits in
  * gyre_ddp_wait() only: for the caller's stream, and then for what is not reduced by then.
@@ -73,12 +76,23 @@ static int check_device_items(const struct gyre_ddp *ddp)
     return status;
 }
 
+static int make_block(struct gyre_ddp_place *place, struct gyre_trouble *told)
+{
+    static const struct gyre_ddp_block empty = {.bad = GYRE_BAD_NONE};
+    struct gyre_processor *on = place->on;
+    place->block = gyre_processor_alloc(on, 2 * sizeof empty, told, "the engine");
+    int status =
+        place->block ? on->table->put(on, place->block + 1, &empty, sizeof empty, told) : -ENOMEM;
+    return gyre_ddp_told(status, told);
+}
+
 static int open_device(struct gyre_ddp *ddp, int index)
 {
     struct gyre_ddp_place *place = &ddp->place;
     struct gyre_trouble told = {0};
     place->device = gyre_device_of(GYRE_MEMORY_CUDA);
-    int status = gyre_processor_open_beside(&place->on, GYRE_MEMORY_CUDA, index, &told);
+    int status = gyre_processor_open_beside(&place->beside, GYRE_MEMORY_CUDA, index, &told);
+    place->on = place->beside;
     if (!status)
         status = place->device->queue_create(index, &place->road, &told);
     if (!status)
@@ -87,8 +101,7 @@ static int open_device(struct gyre_ddp *ddp, int index)
         return gyre_ddp_told(status, &told);
     place->road_stream = place->device->native(place->road);
     place->passes = place->on->table->stream(place->on);
-    place->block = gyre_processor_alloc(place->on, sizeof *place->block, &told, "the engine");
-    return place->block ? 0 : gyre_ddp_told(-ENOMEM, &told);
+    return make_block(place, &told);
 }
 
 int gyre_ddp_open_place(struct gyre_ddp *ddp)
@@ -103,8 +116,18 @@ void gyre_ddp_close_place(struct gyre_ddp *ddp)
 {
     if (ddp->place.road)
         ddp->place.device->queue_destroy(ddp->place.road);
-    gyre_processor_close(ddp->place.on);
+    gyre_processor_close(ddp->place.beside);
     ddp->place = (struct gyre_ddp_place){0};
+}
+
+/* Nothing is reduced beside the passes of one rank. */
+void gyre_ddp_choose_passes(struct gyre_ddp *ddp)
+{
+    struct gyre_ddp_place *place = &ddp->place;
+    if (!place->leaves)
+        return;
+    place->on = ddp->n == 1 ? place->owner : place->beside;
+    place->passes = place->on->table->stream(place->on);
 }
 
 int gyre_ddp_told(int status, const struct gyre_trouble *told)
@@ -174,7 +197,9 @@ int gyre_ddp_meet_stream(struct gyre_ddp *ddp)
     struct gyre_processor *on = ddp->place.on;
     struct gyre_trouble told = {0};
     ddp->place.passing = true;
-    return on ? gyre_ddp_told(on->table->after(on, ddp->options.stream, &told), &told) : 0;
+    return on && on != ddp->place.owner
+               ? gyre_ddp_told(on->table->after(on, ddp->options.stream, &told), &told)
+               : 0;
 }
 
 int gyre_ddp_await_passes(struct gyre_ddp *ddp)
@@ -229,17 +254,12 @@ int gyre_ddp_await_road(struct gyre_ddp *ddp)
 
 int gyre_ddp_clear_block(struct gyre_ddp *ddp)
 {
-    static const struct gyre_ddp_block empty = {.bad = GYRE_BAD_NONE};
-    struct gyre_processor *on = ddp->place.on;
-    struct gyre_trouble told = {0};
+    struct gyre_ddp_block *block = ddp->place.block;
     ddp->place.looked = false;
-    ddp->place.passing = true;
     int status = ddp->place.leaves ? gyre_ddp_meet_stream(ddp) : 0; /* who may read it still */
-    if (status)
-        return status;
-    return on ? gyre_ddp_told(on->table->put(on, ddp->place.block, &empty, sizeof empty, &told),
-                              &told)
-              : 0;
+    if (!status && ddp->place.on)
+        gyre_ddp_copy(ddp, block, block + 1, sizeof *block);
+    return status;
 }
 
 int gyre_ddp_take_block(struct gyre_ddp *ddp, int32_t *bad, double *squares)

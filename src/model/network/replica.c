@@ -178,7 +178,7 @@ int gyre_replica_join(struct gyre_replica *r, struct gyre_comm *comm,
     if (!status)
         status = r->device.on ? join_on_device(r, &all) : join_on_host(r, &all);
     if (!status && r->late.news)
-        gyre_ddp_leave_found(r->ddp);
+        gyre_ddp_leave_found(r->ddp, r->device.on);
     gyre_running_written(&r->running);
     if (!status)
         gyre_replica_bind(r);
