@@ -215,7 +215,7 @@ static int tell_stretches(struct gyre_optimizer *optimizer, const struct gyre_st
 }
 
 static int step_at_once(struct gyre_optimizer *optimizer, const struct gyre_step_span *stretch,
-                        size_t count, const struct gyre_step_constants *constants,
+                        size_t count, const struct gyre_step_constants *constants, bool judged,
                         struct gyre_trouble *trouble)
 {
     static const enum gyre_step_rule rule[] = {
@@ -224,7 +224,7 @@ static int step_at_once(struct gyre_optimizer *optimizer, const struct gyre_step
     if (!status && count)
         optimizer->on->table->step_all(optimizer->on, rule[optimizer->settings.kind],
                                        &optimizer->stretches, optimizer->state[0],
-                                       optimizer->state[1], constants);
+                                       optimizer->state[1], constants, judged);
     return status;
 }
 
@@ -238,18 +238,25 @@ int gyre_optimizer_apply_all(struct gyre_optimizer *optimizer, const struct gyre
         gyre_optimizer_apply(optimizer, stretch[s].at,
                              stretch_end(optimizer, stretch, count, s) - stretch[s].at,
                              stretch[s].value, stretch[s].gradient, factor);
-    return table->step_all ? step_at_once(optimizer, stretch, count, &constants, trouble) : 0;
+    return table->step_all ? step_at_once(optimizer, stretch, count, &constants, false, trouble)
+                           : 0;
 }
 
-int gyre_optimizer_apply_judged(struct gyre_optimizer *optimizer,
-                                const struct gyre_step_span *stretch, size_t count, double rate,
-                                const struct gyre_verdict *verdict, struct gyre_trouble *trouble)
+struct gyre_step_constants gyre_optimizer_judged_by(const struct gyre_optimizer *optimizer,
+                                                    double rate, const struct gyre_verdict *verdict)
 {
     const struct gyre_optimizer_settings *s = &optimizer->settings;
     const int64_t t = optimizer->steps + 1;
-    const struct gyre_step_constants constants = {
+    return (struct gyre_step_constants){
         .update = {gyre_optimizer_constants(s, rate, t), gyre_optimizer_constants(s, rate, t + 1)},
         .verdict = verdict,
         .known = (uint64_t)optimizer->steps};
-    return step_at_once(optimizer, stretch, count, &constants, trouble);
+}
+
+int gyre_optimizer_apply_judged(struct gyre_optimizer *optimizer,
+                                const struct gyre_step_span *stretch, size_t count,
+                                const struct gyre_step_constants *constants,
+                                struct gyre_trouble *trouble)
+{
+    return step_at_once(optimizer, stretch, count, constants, true, trouble);
 }

@@ -85,10 +85,16 @@ void gyre_optimizer_apply(const struct gyre_optimizer *optimizer, size_t first, 
 int gyre_optimizer_apply_all(struct gyre_optimizer *optimizer, const struct gyre_step_span *stretch,
                              size_t count, float factor, struct gyre_trouble *trouble);
 
-/* The same on a device, if a verdict there says so, and by the verdict's factor. `steps` counts
- * those of which the host knows; one more may have been made. Nothing begins or is counted. */
+/* The constants of a step that is made if a verdict on the device says so, and by the verdict's
+ * factor. `steps` counts those of which the host knows; one more may have been made. */
+struct gyre_step_constants gyre_optimizer_judged_by(const struct gyre_optimizer *optimizer,
+                                                    double rate,
+                                                    const struct gyre_verdict *verdict);
+
+/* As apply_all() on a device, by such constants in its memory. Nothing begins or is counted. */
 int gyre_optimizer_apply_judged(struct gyre_optimizer *optimizer,
-                                const struct gyre_step_span *stretch, size_t count, double rate,
-                                const struct gyre_verdict *verdict, struct gyre_trouble *trouble);
+                                const struct gyre_step_span *stretch, size_t count,
+                                const struct gyre_step_constants *constants,
+                                struct gyre_trouble *trouble);
 
 #endif

@@ -40,6 +40,15 @@ static struct gyre_evidence evidence_of(const struct gyre_replica *r, double cli
     };
 }
 
+static int bring_terms(struct gyre_replica *r, double rate, double clip,
+                       struct gyre_trouble *trouble)
+{
+    struct gyre_processor *on = r->device.on;
+    const struct gyre_step_terms terms = {
+        evidence_of(r, clip), gyre_optimizer_judged_by(r->optimizer, rate, &r->late.news->verdict)};
+    return on->table->put(on, r->late.terms, &terms, sizeof terms, trouble);
+}
+
 static int send_news(struct gyre_replica *r, struct gyre_trouble *trouble)
 {
     const struct gyre_processor_table *table = r->device.on->table;
@@ -54,17 +63,20 @@ static int send_news(struct gyre_replica *r, struct gyre_trouble *trouble)
 int gyre_late_update(struct gyre_replica *r, double rate, double clip, struct gyre_trouble *trouble)
 {
     struct gyre_processor *on = r->device.on;
+    const struct gyre_step_terms *terms = r->late.terms;
     struct gyre_verdict *verdict = &r->late.news->verdict;
-    const struct gyre_evidence evidence = evidence_of(r, clip);
     int status = on->table->after(on, gyre_ddp_found(r->ddp).passes, trouble);
     if (!status && !r->optimizer)
         status = gyre_replica_make_optimizer(r, trouble);
     if (status)
         return status;
     gyre_replica_list_stretches(r);
-    on->table->judge(on, &evidence, verdict);
-    status = gyre_optimizer_apply_judged(r->optimizer, r->stretch, (size_t)r->pieces, rate, verdict,
-                                         trouble);
+    status = bring_terms(r, rate, clip, trouble);
+    if (status)
+        return status;
+    on->table->judge(on, &terms->evidence, verdict);
+    status = gyre_optimizer_apply_judged(r->optimizer, r->stretch, (size_t)r->pieces,
+                                         &terms->constants, trouble);
     return status ? status : send_news(r, trouble);
 }
 

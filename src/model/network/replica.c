@@ -95,8 +95,10 @@ void gyre_replica_deinit(struct gyre_replica *r)
     gyre_optimizer_destroy(r->optimizer);
     gyre_whole_states_free(&r->resumed);
     gyre_loss_meter_deinit(&r->meter);
-    if (r->late.news)
+    if (r->late.news) {
         r->device.on->table->free(r->device.on, r->late.news);
+        r->device.on->table->free(r->device.on, r->late.terms);
+    }
     free(r->piece);
     free(r->stretch);
     gyre_ddp_destroy(r->ddp);
@@ -131,8 +133,10 @@ static int expect_late(struct gyre_replica *r, bool sharded)
     if (!r->late.wanted || !r->device.on || sharded || r->late.news)
         return 0;
     r->late.news = gyre_processor_alloc(r->device.on, sizeof *r->late.news, trouble, "a verdict");
+    r->late.terms =
+        gyre_processor_alloc(r->device.on, sizeof *r->late.terms, trouble, "a step's terms");
     r->meter.scale = r->late.news ? &r->late.news->verdict.scale : NULL;
-    return r->late.news ? 0 : -ENOMEM;
+    return r->late.news && r->late.terms ? 0 : -ENOMEM;
 }
 
 /* The engine of values on the device, which it works in from here on. */

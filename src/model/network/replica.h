@@ -40,10 +40,11 @@ struct gyre_late_news {
 };
 
 struct gyre_late {
-    bool wanted;                 /* by the owner, before the replica joins */
-    struct gyre_late_news *news; /* the device's; NULL: steps end at once */
-    struct gyre_verdict known;   /* what the device's verdict was when all steps were settled */
-    uint64_t sent, settled;      /* steps */
+    bool wanted;                   /* by the owner, before the replica joins */
+    struct gyre_late_news *news;   /* the device's; NULL: steps end at once */
+    struct gyre_step_terms *terms; /* the device's, of the step that was posted last */
+    struct gyre_verdict known;     /* what the device's verdict was when all steps were settled */
+    uint64_t sent, settled;        /* steps */
 };
 
 struct gyre_replica {

@@ -69,6 +69,7 @@ struct all_stepped {
     uint64_t count, all; /* stretches; numbers */
     float *m, *v;
     struct gyre_step_constants constants;
+    const struct gyre_step_constants *judged; /* in place of them; NULL: they are as given */
 };
 
 /* The stretch that has number i of the range: the last that begins at or before it. */
@@ -89,12 +90,13 @@ template <class Rule>
 static __global__ void __launch_bounds__(THREADS)
     step_all_kernel(const __grid_constant__ struct all_stepped given)
 {
-    const struct gyre_verdict *verdict = given.constants.verdict;
+    const struct gyre_step_constants &constants = given.judged ? *given.judged : given.constants;
+    const struct gyre_verdict *verdict = constants.verdict;
     if (verdict && !verdict->goes)
         return;
-    struct gyre_update update = given.constants.update[0];
-    if (verdict && verdict->applied != given.constants.known + 1)
-        update = given.constants.update[1];
+    struct gyre_update update = constants.update[0];
+    if (verdict && verdict->applied != constants.known + 1)
+        update = constants.update[1];
     if (verdict)
         update.factor = verdict->factor;
     for (uint64_t piece = (uint64_t)blockIdx.x * THREADS * EACH; piece < given.all;
@@ -120,10 +122,12 @@ static void launch_all(struct gyre_processor *on, const struct all_stepped &give
 
 static void step_all(struct gyre_processor *on, enum gyre_step_rule rule,
                      const struct gyre_step_spans *stretches, float *m, float *v,
-                     const struct gyre_step_constants *constants)
+                     const struct gyre_step_constants *constants, bool judged)
 {
+    const struct gyre_step_constants none = {};
     const struct all_stepped given = {
-        stretches->stretch, stretches->count, stretches->numbers, m, v, *constants};
+        stretches->stretch,         stretches->count,         stretches->numbers, m, v,
+        judged ? none : *constants, judged ? constants : NULL};
     if (!stretches->numbers)
         return;
     if (rule == GYRE_RULE_SGD)
@@ -142,30 +146,30 @@ static __device__ __forceinline__ bool finite_double(double x)
 }
 
 struct judged {
-    struct gyre_evidence evidence;
+    const struct gyre_evidence *evidence;
     struct gyre_verdict *verdict;
 
     __device__ bool looks_good(double squares, int32_t bad) const
     {
-        return !evidence.refused && bad < 0 && finite_double(squares) &&
-               (!evidence.loss || finite_double(*evidence.loss));
+        return !evidence->refused && bad < 0 && finite_double(squares) &&
+               (!evidence->loss || finite_double(*evidence->loss));
     }
 
     /* The mean's factor, with what clipping asks for. */
     __device__ double clipped(double norm, double scale) const
     {
-        const double factor = evidence.most * scale / (norm + 1e-6);
-        return evidence.most > 0 && finite_double(norm) && factor < 1 ? evidence.factor * factor
-                                                                      : evidence.factor;
+        const double factor = evidence->most * scale / (norm + 1e-6);
+        return evidence->most > 0 && finite_double(norm) && factor < 1 ? evidence->factor * factor
+                                                                       : evidence->factor;
     }
 
     __device__ void rescale(struct gyre_verdict *v) const
     {
-        const float larger = (float)((double)v->scale * evidence.growth);
+        const float larger = (float)((double)v->scale * evidence->growth);
         if (!v->finite) {
-            v->scale = (float)((double)v->scale * evidence.backoff);
+            v->scale = (float)((double)v->scale * evidence->backoff);
             v->good = 0;
-        } else if (++v->good == evidence.growth_interval) {
+        } else if (++v->good == evidence->growth_interval) {
             v->scale = finite_double((double)larger) ? larger : v->scale;
             v->good = 0;
         }
@@ -174,13 +178,13 @@ struct judged {
     __device__ void element(uint64_t) const
     {
         struct gyre_verdict v = *verdict;
-        const double squares = evidence.squares ? *evidence.squares : 0, scale = (double)v.scale;
-        const bool scaled = evidence.growth_interval > 0;
-        v.norm = sqrt(squares) * evidence.factor;
-        v.bad = evidence.bad ? *evidence.bad : -1;
+        const double squares = evidence->squares ? *evidence->squares : 0, scale = (double)v.scale;
+        const bool scaled = evidence->growth_interval > 0;
+        v.norm = sqrt(squares) * evidence->factor;
+        v.bad = evidence->bad ? *evidence->bad : -1;
         v.finite = looks_good(squares, v.bad);
         v.stuck = v.stuck || (!v.finite && !scaled);
-        v.goes = v.finite && !v.stuck && !evidence.skips;
+        v.goes = v.finite && !v.stuck && !evidence->skips;
         v.factor = (float)(clipped(v.norm, scale) * (double)(float)(1 / scale));
         v.applied += (uint64_t)v.goes;
         if (scaled)
@@ -192,7 +196,7 @@ struct judged {
 static void judge_step(struct gyre_processor *on, const struct gyre_evidence *evidence,
                        struct gyre_verdict *verdict)
 {
-    for_each(on, judged{*evidence, verdict}, 1);
+    for_each(on, judged{evidence, verdict}, 1);
 }
 
 /* -- the table --------------------------------------------------------------------------------- */
@@ -212,11 +216,10 @@ extern "C" void gyre_cuda_load_steps(void)
     const struct gyre_update update = {};
     const struct gyre_step_spans one = {NULL, 1, 1};
     const struct gyre_step_constants constants = {};
-    const struct gyre_evidence evidence = {};
     step_span<by_sgd>(NULL, NULL, NULL, NULL, NULL, 1, &update);
     step_span<by_adam>(NULL, NULL, NULL, NULL, NULL, 1, &update);
     step_span<by_adamw>(NULL, NULL, NULL, NULL, NULL, 1, &update);
     for (int rule = GYRE_RULE_SGD; rule <= GYRE_RULE_ADAMW; rule++)
-        step_all(NULL, (enum gyre_step_rule)rule, &one, NULL, NULL, &constants);
-    judge_step(NULL, &evidence, NULL);
+        step_all(NULL, (enum gyre_step_rule)rule, &one, NULL, NULL, &constants, false);
+    judge_step(NULL, NULL, NULL);
 }

@@ -137,6 +137,13 @@ struct gyre_step_constants {
     uint64_t known;
 };
 
+/* What changes from step to step, in the processor's memory: launches of a step that is judged there
+ * are the same each time. */
+struct gyre_step_terms {
+    struct gyre_evidence evidence;
+    struct gyre_step_constants constants;
+};
+
 /* Outputs of a batch and the gradient that a loss gives them. */
 struct gyre_rows {
     const float *outputs;
@@ -249,13 +256,14 @@ struct gyre_processor_table {
     void (*adamw)(struct gyre_processor *on, float *value, const float *gradient, float *m,
                   float *v, size_t count, const struct gyre_update *update);
 
-    /* All of them in one launch. NULL for the CPU, for which it would save nothing. */
+    /* All of them in one launch, by constants that are the host's, or, with `judged`, the
+     * processor's. NULL for the CPU, for which it would save nothing. */
     void (*step_all)(struct gyre_processor *on, enum gyre_step_rule rule,
                      const struct gyre_step_spans *stretches, float *m, float *v,
-                     const struct gyre_step_constants *constants);
+                     const struct gyre_step_constants *constants, bool judged);
 
-    /* Judges a step: *verdict is that of the step before, and becomes this one's. NULL for the CPU,
-     * whose owner does it (model/network/update.c). */
+    /* Judges a step by evidence in the processor's memory: *verdict is that of the step before, and
+     * becomes this one's. NULL for the CPU, whose owner does it (model/network/update.c). */
     void (*judge)(struct gyre_processor *on, const struct gyre_evidence *evidence,
                   struct gyre_verdict *verdict);
 
