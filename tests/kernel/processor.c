@@ -19,6 +19,7 @@
 #include "stand_in/fakecuda/fakecuda.h"
 
 #include <gyre/model.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -1085,6 +1086,130 @@ static void test_open_fails(void **state)
     }
 }
 
+/* -- steps that repeat ------------------------------------------------------------------------- */
+
+struct repeated {
+    struct gyre_processor *on;
+    float *told, *weight, *out; /* the first: of the host, in each step */
+};
+
+/* out = 2 (told weight + bias), of which the bias is told, too. */
+static void make_step(const struct repeated *r, float number)
+{
+    enum { SIDE = 8, EACH = SIDE * SIDE };
+    float told[EACH];
+    for (int i = 0; i < EACH; i++)
+        told[i] = number + (float)i;
+    const struct gyre_product product = {.form = GYRE_DENSE_NT,
+                                         .m = SIDE,
+                                         .n = SIDE,
+                                         .k = SIDE,
+                                         .alpha = 1,
+                                         .a = r->told,
+                                         .b = r->weight,
+                                         .c = r->out,
+                                         .lda = SIDE,
+                                         .ldb = SIDE,
+                                         .ldc = SIDE};
+    const struct gyre_epilogue then = {.kind = GYRE_THEN_BIAS, .bias = r->told + EACH};
+    const struct gyre_processor_table *table = r->on->table;
+    assert_int_equal(table->put(r->on, r->told + EACH, told, SIDE * sizeof *told, &trouble), 0);
+    assert_int_equal(table->put(r->on, r->told, told, sizeof told, &trouble), 0);
+    if (!table->multiply_then(r->on, &product, GYRE_PRECISION_F32, &then)) {
+        table->multiply(r->on, &(struct gyre_products){.first = product, .count = 1});
+        table->add_bias(r->on, r->out, then.bias, SIDE, SIDE, false);
+    }
+    table->scale(r->on, r->out, EACH, 2);
+}
+
+static void expect_step(const struct repeated *r, float number)
+{
+    float out[64];
+    assert_int_equal(r->on->table->get(r->on, out, r->out, sizeof out, &trouble), 0);
+    for (int i = 0; i < 64; i++) /* the weight is 1 on its diagonal, else 0 */
+        assert_true(out[i] == 2 * (number + (float)i + number + (float)(i % 8)));
+}
+
+static void open_repeated(struct repeated *r)
+{
+    float weight[64] = {0};
+    for (int i = 0; i < 8; i++)
+        weight[i * 9] = 1;
+    assert_int_equal(gyre_processor_open(&r->on, GYRE_MEMORY_CUDA, 0, &trouble), 0);
+    r->told = gyre_processor_told(r->on, 128 * sizeof *r->told);
+    r->weight = r->on->table->alloc(r->on, sizeof weight);
+    r->out = r->on->table->alloc(r->on, sizeof weight);
+    assert_true(r->told && r->weight && r->out);
+    assert_int_equal(r->on->table->put(r->on, r->weight, weight, sizeof weight, &trouble), 0);
+}
+
+/* A step by its launches, recorded, and by its graph. */
+static void check_repeats(void)
+{
+    struct repeated r;
+    struct gyre_processor_graph *graph = NULL;
+    open_repeated(&r);
+    make_step(&r, 1);
+    assert_int_equal(r.on->table->record(r.on, &trouble), 0);
+    make_step(&r, 2);
+    assert_int_equal(r.on->table->keep(r.on, &graph, &trouble), 0);
+    expect_step(&r, 2);
+    for (int step = 3; step < 6; step++) {
+        const int copies = fakecuda_calls("cuMemcpyAsync"),
+                  launches = fakecuda_calls("cudaLaunchKernel");
+        r.on->table->replace(r.on, graph);
+        make_step(&r, (float)step);
+        assert_int_equal(r.on->table->repeat(r.on, &trouble), 0);
+        if (fakecuda_stands_in()) {
+            assert_int_equal(fakecuda_calls("cuMemcpyAsync") - copies, 1);
+            assert_int_equal(fakecuda_calls("cudaLaunchKernel"), launches);
+        }
+        expect_step(&r, (float)step);
+    }
+    make_step(&r, 7);
+    expect_step(&r, 7);
+    r.on->table->replace(r.on, graph); /* another step than was recorded */
+    r.on->table->scale(r.on, r.out, 1, 2);
+    assert_int_equal(r.on->table->repeat(r.on, &trouble), -EIO);
+    assert_non_null(strstr(trouble.text, "made 1 launches"));
+    trouble = (struct gyre_trouble){0};
+    r.on->table->graph_free(r.on, graph);
+    gyre_processor_close(r.on);
+}
+
+static void test_repeats(void **state)
+{
+    check_repeats();
+    if (!fakecuda_stands_in())
+        return;
+    want_fused("3"); /* products by cuBLAS */
+    check_repeats();
+    want_fused("1"); /* and what follows them by cuBLASLt */
+    check_repeats();
+    want_own();
+}
+
+/* A product that cannot be recorded: the step is made, and there is no graph. */
+static void test_recording_fails(void **state)
+{
+    struct repeated r;
+    struct gyre_processor_graph *graph = NULL;
+    if (!fakecuda_stands_in())
+        skip();
+    want_fused("3");
+    open_repeated(&r);
+    make_step(&r, 1);
+    assert_int_equal(r.on->table->record(r.on, &trouble), 0);
+    fakecuda_fail("cublasGemmStridedBatchedEx", 2, CUDA_ERROR_UNKNOWN);
+    make_step(&r, 2);
+    assert_true(r.on->table->keep(r.on, &graph, &trouble) < 0);
+    assert_null(graph);
+    expect_step(&r, 2);
+    trouble = (struct gyre_trouble){0};
+    gyre_processor_close(r.on);
+    want_own();
+}
+
 /* A launch that fails is told by the next get. */
 static void test_launch_fails(void **state)
 {
@@ -1126,6 +1251,8 @@ int main(void)
         cmocka_unit_test(test_fused_training),
         cmocka_unit_test(test_fused_alignment),
         cmocka_unit_test(test_fused_fails),
+        cmocka_unit_test(test_repeats),
+        cmocka_unit_test(test_recording_fails),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_open_fails),
         cmocka_unit_test(test_launch_fails),

@@ -94,6 +94,14 @@ static void cuda_free(struct gyre_processor *on, void *memory)
 {
 }
 
+static void *cuda_alloc_told(struct gyre_processor *on, size_t bytes)
+{
+    struct gyre_cuda_processor *common = &cuda_of(on)->common;
+    if (!common->told.there && !gyre_cuda_begin_told(common, cuda_alloc(on, GYRE_CUDA_TOLD_BYTES)))
+        return NULL;
+    return gyre_cuda_cut_told(common, bytes);
+}
+
 /* -- to and fro -------------------------------------------------------------------------------- */
 
 static int tell_failure(const struct cuda *cuda, int status, struct gyre_trouble *trouble)
@@ -157,6 +165,8 @@ static int cuda_put(struct gyre_processor *on, void *to, const void *host, size_
 {
     const uint64_t most = cuda_of(on)->piece_bytes;
     int status = 0, piece;
+    if (gyre_cuda_tell(on, to, host, bytes))
+        return 0;
     for (size_t at = 0; !status && at < bytes; at += most) {
         const size_t part = bytes - at < most ? bytes - at : most;
         status = take_piece(cuda_of(on), &piece, trouble);
@@ -221,6 +231,19 @@ static int cuda_receive(struct gyre_processor *on, int slot, void *host, size_t 
     return status;
 }
 
+/* What was told meanwhile, then the graph. */
+static int cuda_repeat(struct gyre_processor *on, struct gyre_trouble *trouble)
+{
+    struct gyre_cuda_processor *common = &cuda_of(on)->common;
+    const struct gyre_cuda_told *told = &common->told;
+    const struct gyre_processor_graph *graph;
+    int status = gyre_cuda_end_replaced(common, &graph, trouble);
+    if (!status && told->high)
+        status = cuda_put(on, told->there + told->low, told->here + told->low,
+                          told->high - told->low, trouble);
+    return status ? status : gyre_cuda_post_step(common, graph, trouble);
+}
+
 static uint64_t cuda_memory_bytes(const struct gyre_processor *on)
 {
     return ((const struct gyre_cuda_processor *)on)->memory_bytes;
@@ -253,6 +276,7 @@ static void cuda_close(struct gyre_processor *on)
         cuda->common.device->free(&cuda->regions->region);
         free(cuda->regions);
     }
+    gyre_cuda_end_told(&cuda->common);
     free(cuda->pieces);
     free(cuda);
 }
@@ -272,6 +296,12 @@ static const struct gyre_processor_table memory_entries = {
     .memory_bytes = cuda_memory_bytes,
     .stream = cuda_stream,
     .after = cuda_after,
+    .alloc_told = cuda_alloc_told,
+    .record = gyre_cuda_record_step,
+    .keep = gyre_cuda_keep_step,
+    .replace = gyre_cuda_replace_step,
+    .repeat = cuda_repeat,
+    .graph_free = gyre_cuda_free_step,
 };
 
 static void load_kernels(void)
@@ -318,6 +348,9 @@ static void open_fused(struct gyre_cuda_processor *common)
                           : NULL;
     if (!workspace)
         return;
+    common->workspace = workspace;
+    common->workspace_bytes = WORKSPACE_BYTES;
+    common->blas_stream = NULL;
     common->fused = gyre_cuda_fused_open(common->blas, workspace, WORKSPACE_BYTES);
     common->keeps_nan = common->fused != NULL; /* until it is tried */
     common->keeps_nan = common->fused && relu_keeps_nan(&common->base);

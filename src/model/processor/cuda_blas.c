@@ -21,6 +21,7 @@ enum { COMPUTE_32F = 68, COMPUTE_32F_FAST_16F = 74, COMPUTE_32F_FAST_16BF = 75 }
 typedef int create_call(void **handle);
 typedef int destroy_call(void *handle);
 typedef int stream_call(void *handle, void *stream);
+typedef int workspace_call(void *handle, void *workspace, size_t bytes);
 typedef int multiply_call(void *handle, int transpose_a, int transpose_b, int m, int n, int k,
                           const void *alpha, const void *a, int type_a, int lda, long long step_a,
                           const void *b, int type_b, int ldb, long long step_b, const void *beta,
@@ -55,6 +56,21 @@ int gyre_cuda_blas_check(int device, int begun, struct gyre_trouble *trouble)
                             "cuBLAS is there and does not begin on CUDA device %d: its status is "
                             "%d; with GYRE_BLAS=own it is not asked",
                             device, begun);
+}
+
+/* A stream that cuBLAS is told takes its workspace away. One that is captured should not have
+ * memory of the library's own. */
+int gyre_cuda_blas_use(struct gyre_cuda_processor *cuda, void *stream)
+{
+    stream_call *use = (stream_call *)gyre_cuda_blas_symbol("cublasSetStream_v2");
+    workspace_call *set = (workspace_call *)gyre_cuda_blas_symbol("cublasSetWorkspace_v2");
+    if (stream == cuda->blas_stream)
+        return 0;
+    int status = use(cuda->blas, stream);
+    if (!status && set && cuda->workspace)
+        status = set(cuda->blas, cuda->workspace, cuda->workspace_bytes);
+    cuda->blas_stream = status ? NULL : stream;
+    return status;
 }
 
 void gyre_cuda_blas_end(void *handle)

@@ -14,6 +14,8 @@
  * Tested by tests/kernel/processor.c. */
 #include "model/processor/cuda_launch.inc"
 
+#include <errno.h>
+
 #define TILE    64
 #define DEPTH   16 /* of a slice */
 #define BLOCK_K GYRE_DENSE_BLOCK
@@ -149,22 +151,40 @@ static void post_product(struct gyre_processor *on, const struct gyre_product *p
                                   grid, block, given);
 }
 
-/* A call of cuBLAS on the queue; `status` is what it came to. */
+/* What a call on the queue came to, and the same call on the stream that records, if one does. */
+struct outcome {
+    int calls, status, recorded;
+
+    void note(int found)
+    {
+        (calls++ ? recorded : status) = found;
+    }
+
+    void tell(struct gyre_cuda_processor *cuda) const
+    {
+        cuda->status = cuda->status ? cuda->status : status;
+        cuda->unrecorded = cuda->unrecorded || recorded;
+    }
+};
+
+/* A call of cuBLAS on the queue. */
 struct blas_call {
     struct gyre_cuda_processor *cuda;
     const struct gyre_products *products;
-    int status;
+    struct outcome outcome;
 
     static void begin(void *stream, const void *context)
     {
         struct blas_call *given = (struct blas_call *)context;
-        given->status = gyre_cuda_blas_begin(&given->cuda->blas, stream);
+        given->outcome.note(gyre_cuda_blas_begin(&given->cuda->blas, stream));
     }
 
-    static void multiply(void *, const void *context)
+    static void multiply(void *stream, const void *context)
     {
         struct blas_call *given = (struct blas_call *)context;
-        given->status = gyre_cuda_blas_multiply(given->cuda->blas, given->products);
+        int status = gyre_cuda_blas_use(given->cuda, stream);
+        given->outcome.note(status ? -EIO
+                                   : gyre_cuda_blas_multiply(given->cuda->blas, given->products));
     }
 
     static void end(void *, const void *context)
@@ -176,11 +196,11 @@ struct blas_call {
 static bool multiply_by_blas(struct gyre_processor *on, const struct gyre_products *products)
 {
     struct gyre_cuda_processor *cuda = (struct gyre_cuda_processor *)on;
-    struct blas_call given = {cuda, products, 0};
+    struct blas_call given = {cuda, products, {0, 0, 0}};
     if (!cuda->blas || !gyre_cuda_blas_takes(products))
         return false;
     gyre_cuda_post(on, blas_call::multiply, &given);
-    cuda->status = cuda->status ? cuda->status : given.status;
+    given.outcome.tell(cuda);
     return true;
 }
 
@@ -263,13 +283,17 @@ struct fused_call {
     enum gyre_precision precision;
     const struct gyre_epilogue *then;
     bool made;
-    int status;
+    struct outcome outcome;
 
     static void multiply(void *stream, const void *context)
     {
         struct fused_call *given = (struct fused_call *)context;
-        given->made = gyre_cuda_fused_multiply(given->cuda->fused, given->product, given->precision,
-                                               given->then, stream, &given->status);
+        int status = 0;
+        bool made = gyre_cuda_fused_multiply(given->cuda->fused, given->product, given->precision,
+                                             given->then, stream, &status);
+        if (!given->outcome.calls)
+            given->made = made;
+        given->outcome.note(status ? status : given->made != made);
     }
 };
 
@@ -277,9 +301,11 @@ static bool post_fused(struct gyre_processor *on, const struct gyre_product *pro
                        enum gyre_precision precision, const struct gyre_epilogue *then)
 {
     struct gyre_cuda_processor *cuda = (struct gyre_cuda_processor *)on;
-    struct fused_call given = {cuda, product, precision, then, false, 0};
+    struct fused_call given = {cuda, product, precision, then, false, {0, 0, 0}};
+    if (cuda->replaced) /* as it was when the step was recorded */
+        given.made = gyre_cuda_fused_takes(cuda->fused, product, precision, then);
     gyre_cuda_post(on, fused_call::multiply, &given);
-    cuda->status = cuda->status ? cuda->status : given.status;
+    given.outcome.tell(cuda);
     return given.made;
 }
 
@@ -295,19 +321,19 @@ static bool multiply_then(struct gyre_processor *on, const struct gyre_product *
 extern "C" int gyre_cuda_open_products(struct gyre_cuda_processor *cuda,
                                        struct gyre_trouble *trouble)
 {
-    struct blas_call given = {cuda, NULL, 0};
+    struct blas_call given = {cuda, NULL, {0, 0, 0}};
     bool wanted;
     int status = gyre_cuda_blas_wanted(&wanted, trouble);
     if (status || !wanted)
         return status;
     gyre_cuda_post(&cuda->base, blas_call::begin, &given);
-    return gyre_cuda_blas_check(cuda->index, given.status, trouble);
+    return gyre_cuda_blas_check(cuda->index, given.outcome.status, trouble);
 }
 
 /* Also behind a product that failed. */
 extern "C" void gyre_cuda_close_products(struct gyre_cuda_processor *cuda)
 {
-    const struct blas_call given = {cuda, NULL, 0};
+    const struct blas_call given = {cuda, NULL, {0, 0, 0}};
     gyre_cuda_fused_close(cuda->fused);
     cuda->fused = NULL;
     if (cuda->blas)

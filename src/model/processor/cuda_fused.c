@@ -226,6 +226,14 @@ static struct fused_shape fused_shape_of(const struct gyre_product *p,
                                 .aligned_bias = aligned_to(bias)};
 }
 
+bool gyre_cuda_fused_takes(struct gyre_cuda_fused *f, const struct gyre_product *p,
+                           enum gyre_precision precision, const struct gyre_epilogue *then)
+{
+    const struct fused_shape shape = fused_shape_of(p, precision, then);
+    const struct fused_plan *plan = fused_plan_of(f, &shape, then);
+    return plan && plan->works;
+}
+
 bool gyre_cuda_fused_multiply(struct gyre_cuda_fused *f, const struct gyre_product *p,
                               enum gyre_precision precision, const struct gyre_epilogue *then,
                               void *stream, int *status)

@@ -5,6 +5,9 @@ void gyre_cuda_post(struct gyre_processor *on, void (*post)(void *stream, const 
                     const void *context)
 {
     struct gyre_cuda_processor *cuda = (struct gyre_cuda_processor *)on;
+    cuda->launches++;
+    if (cuda->replaced)
+        return;
     int status = cuda->status ? 0 : cuda->device->launch(cuda->queue, post, context);
     cuda->status = cuda->status ? cuda->status : status;
 }

@@ -4,6 +4,7 @@
  *   host.c             the CPU's table
  *   host_images.c, host_norm.c, host_loss.c     passes that ops.h does not have
  *   cuda.c             a CUDA device's table: its memory, its queue, what travels to and fro
+ *   cuda_graph.c       launches that are repeated together, and what the host tells beside them
  *   cuda_elements.cu, cuda_images.cu, cuda_dense.cu     its kernels
  *   cuda_gradients.cu, cuda_steps.cu
  *   cuda_fused.c       products with what follows them, by cuBLASLt
@@ -81,6 +82,13 @@ int gyre_host_open(struct gyre_processor **processor, struct gyre_trouble *troub
 
 /* -- a CUDA device ----------------------------------------------------------------------------- */
 
+/* What the host tells in each step: the same bytes on both sides. Those from `low` to `high` wait
+ * for the graph. */
+struct gyre_cuda_told {
+    uint8_t *there, *here; /* NULL: none was asked for */
+    uint64_t used, low, high;
+};
+
 struct gyre_cuda_processor {
     struct gyre_processor base;
     struct gyre_processor_table table;
@@ -92,6 +100,13 @@ struct gyre_cuda_processor {
     void *blas;                    /* a handle of cuBLAS; NULL: products are Gyre's own */
     struct gyre_cuda_fused *fused; /* cuBLASLt; NULL: it is not there */
     bool keeps_nan;                /* its ReLU: otherwise only biases are fused */
+    void *workspace;               /* of both; NULL: cuBLAS has its own */
+    uint64_t workspace_bytes;
+    void *blas_stream; /* where cuBLAS works; NULL: it is to be told */
+    struct gyre_cuda_told told;
+    const struct gyre_processor_graph *replaced; /* its launches are left out */
+    uint64_t launches;                           /* since record() or replace() */
+    bool recording, unrecorded;                  /* `unrecorded`: a product is missing */
 };
 
 struct gyre_cuda_wishes {
@@ -115,6 +130,28 @@ void gyre_cuda_post(struct gyre_processor *on, void (*post)(void *stream, const 
                     const void *context);
 int gyre_cuda_multiprocessors(const struct gyre_processor *on);
 
+/* The entries of the table for steps that repeat (cuda_graph.c), and of repeat() its parts: the end
+ * of launches that are left out, then the graph. */
+int gyre_cuda_record_step(struct gyre_processor *on, struct gyre_trouble *trouble);
+int gyre_cuda_keep_step(struct gyre_processor *on, struct gyre_processor_graph **graph,
+                        struct gyre_trouble *trouble);
+void gyre_cuda_replace_step(struct gyre_processor *on, const struct gyre_processor_graph *graph);
+int gyre_cuda_end_replaced(struct gyre_cuda_processor *cuda,
+                           const struct gyre_processor_graph **replaced,
+                           struct gyre_trouble *trouble);
+int gyre_cuda_post_step(struct gyre_cuda_processor *cuda, const struct gyre_processor_graph *graph,
+                        struct gyre_trouble *trouble);
+void gyre_cuda_free_step(struct gyre_processor *on, struct gyre_processor_graph *graph);
+
+/* What the host tells, in GYRE_CUDA_TOLD_BYTES of the device's; false: no memory. Pieces are cut
+ * from it; NULL: none is left. Tell is what put() does first; true: the bytes wait for the
+ * graph. */
+#define GYRE_CUDA_TOLD_BYTES (UINT64_C(128) << 10)
+bool gyre_cuda_begin_told(struct gyre_cuda_processor *cuda, void *there);
+void *gyre_cuda_cut_told(struct gyre_cuda_processor *cuda, size_t bytes);
+bool gyre_cuda_tell(struct gyre_processor *on, const void *to, const void *host, size_t bytes);
+void gyre_cuda_end_told(struct gyre_cuda_processor *cuda);
+
 /* A function of cuBLAS; NULL: it has not this one, or is not there. */
 void *gyre_cuda_blas_symbol(const char *name);
 
@@ -125,7 +162,8 @@ int gyre_cuda_blas_wanted(bool *wanted, struct gyre_trouble *trouble);
 int gyre_cuda_blas_begin(void **handle, void *stream);
 int gyre_cuda_blas_check(int device, int begun, struct gyre_trouble *trouble); /* begin's status */
 void gyre_cuda_blas_end(void *handle);
-int gyre_cuda_blas_compute(enum gyre_precision precision); /* cublasComputeType_t */
+int gyre_cuda_blas_use(struct gyre_cuda_processor *cuda, void *stream); /* its work goes there */
+int gyre_cuda_blas_compute(enum gyre_precision precision);              /* cublasComputeType_t */
 bool gyre_cuda_blas_takes(const struct gyre_products *products);
 int gyre_cuda_blas_multiply(void *handle, const struct gyre_products *products);
 
@@ -136,6 +174,8 @@ void gyre_cuda_close_products(struct gyre_cuda_processor *cuda);
 
 /* cuBLASLt beside it, with workspace of the device. NULL: it is not there, or there is no memory.
  * Multiply comes in the device's context; false: nothing was done, and *status stays. */
+bool gyre_cuda_fused_takes(struct gyre_cuda_fused *fused, const struct gyre_product *product,
+                           enum gyre_precision precision, const struct gyre_epilogue *then);
 struct gyre_cuda_fused *gyre_cuda_fused_open(void *blas, void *workspace, size_t bytes);
 void gyre_cuda_fused_close(struct gyre_cuda_fused *fused); /* takes NULL */
 bool gyre_cuda_fused_multiply(struct gyre_cuda_fused *fused, const struct gyre_product *product,

@@ -137,8 +137,8 @@ struct gyre_step_constants {
     uint64_t known;
 };
 
-/* What changes from step to step, in the processor's memory: launches of a step that is judged there
- * are the same each time. */
+/* What changes from step to step, in the processor's memory: launches of a step that is judged
+ * there are the same each time. */
 struct gyre_step_terms {
     struct gyre_evidence evidence;
     struct gyre_step_constants constants;
@@ -171,6 +171,7 @@ static inline size_t gyre_squares_partials(size_t count)
 #define GYRE_SENT_BYTES 256
 
 struct gyre_processor;
+struct gyre_processor_graph; /* launches that are repeated together; opaque */
 
 struct gyre_processor_table {
     enum gyre_memory_kind memory;
@@ -221,6 +222,24 @@ struct gyre_processor_table {
      * CPU, which gathers them from where they are read. */
     void (*take_rows)(struct gyre_processor *on, float *to, const float *from,
                       const uint64_t *index, size_t rows, size_t width);
+
+    /* -- steps that repeat: NULL for the CPU --------------------------------------------------- */
+
+    /* Memory of what the host tells in each step. NULL: none is left, and any other serves. */
+    void *(*alloc_told)(struct gyre_processor *on, size_t bytes);
+
+    /* From record() to keep() launches also go into a graph. What fails on the way fails keep()
+     * alone. From replace() to repeat() launches are left out, since the graph has them; bytes put
+     * to other memory than alloc_told()'s travel as ever, ahead of all launches, and those to it
+     * together. repeat() posts the graph. Launches between are those that were recorded, with the
+     * same arguments; the wrong number of them is -EIO. A graph may be freed at any time, NULL too;
+     * then nothing is recorded or left out any more. */
+    int (*record)(struct gyre_processor *on, struct gyre_trouble *trouble);
+    int (*keep)(struct gyre_processor *on, struct gyre_processor_graph **graph,
+                struct gyre_trouble *trouble);
+    void (*replace)(struct gyre_processor *on, const struct gyre_processor_graph *graph);
+    int (*repeat)(struct gyre_processor *on, struct gyre_trouble *trouble);
+    void (*graph_free)(struct gyre_processor *on, struct gyre_processor_graph *graph);
 
     /* -- products ------------------------------------------------------------------------------ */
 
@@ -362,6 +381,9 @@ const char *gyre_processor_hires(void);
 
 /* Whether the memory is a device's, as the processor's is: the CPU owns none. */
 bool gyre_processor_owns(const struct gyre_processor *processor, const void *memory);
+
+/* Memory from alloc_told(); NULL: the processor has none left, or never. */
+void *gyre_processor_told(struct gyre_processor *on, size_t bytes);
 
 /* Memory from alloc(); NULL, and what it was for, how much, and why: as printf. */
 __attribute__((format(printf, 4, 5))) void *gyre_processor_alloc(struct gyre_processor *processor,

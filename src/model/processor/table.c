@@ -50,6 +50,11 @@ bool gyre_processor_owns(const struct gyre_processor *on, const void *memory)
     return kind != GYRE_MEMORY_HOST && memory && gyre_device_of(kind)->classify(memory) == kind;
 }
 
+void *gyre_processor_told(struct gyre_processor *on, size_t bytes)
+{
+    return on->table->alloc_told ? on->table->alloc_told(on, bytes) : NULL;
+}
+
 void *gyre_processor_alloc(struct gyre_processor *on, size_t bytes, struct gyre_trouble *trouble,
                            const char *format, ...)
 {

@@ -12,6 +12,7 @@ enum { NOT_INITIALISED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13 };
 
 struct handle {
     cudaStream_t stream;
+    void *workspace; /* NULL: the library's own, which no graph should have */
 };
 
 struct product {
@@ -65,8 +66,22 @@ static int destroy(void *handle)
 
 static int set_stream(void *handle, void *stream)
 {
-    ((struct handle *)handle)->stream = stream;
+    *(struct handle *)handle = (struct handle){.stream = stream};
     return 0;
+}
+
+static int set_workspace(void *handle, void *workspace, size_t bytes)
+{
+    if ((uintptr_t)workspace % 256 || bytes < 1 << 20)
+        return INVALID_VALUE;
+    ((struct handle *)handle)->workspace = workspace;
+    return 0;
+}
+
+static bool lacks_workspace(const struct handle *handle)
+{
+    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    return !handle->workspace && (cuStreamIsCapturing(handle->stream, &capture) || capture);
 }
 
 /* As the library checks them: a leading dimension is at least the rows that are stored. */
@@ -104,8 +119,9 @@ static int multiply(void *handle, int transpose_a, int transpose_b, int m, int n
     if (!is_valid(&p) || type_a || type_b || type_c || (compute != 68 && compute < 74) ||
         compute > 75 || algorithm != -1)
         return INVALID_VALUE;
-    if (status || cudaLaunchKernel((const void *)multiply_all, (dim3){1, 1, 1}, (dim3){1, 1, 1},
-                                   arguments, 0, ((struct handle *)handle)->stream))
+    if (status || lacks_workspace(handle) ||
+        cudaLaunchKernel((const void *)multiply_all, (dim3){1, 1, 1}, (dim3){1, 1, 1}, arguments, 0,
+                         ((struct handle *)handle)->stream))
         return EXECUTION_FAILED;
     return 0;
 }
@@ -118,9 +134,10 @@ void *gyre_cuda_blas_symbol(const char *name)
     } calls[] = {{"cublasCreate_v2", (void *)create},
                  {"cublasDestroy_v2", (void *)destroy},
                  {"cublasSetStream_v2", (void *)set_stream},
+                 {"cublasSetWorkspace_v2", (void *)set_workspace},
                  {"cublasGemmStridedBatchedEx", (void *)multiply}};
     const char *there = getenv("FAKECUDA_CUBLAS");
-    for (int i = 0; there && *there == '1' && i < 4; i++)
+    for (int i = 0; there && *there == '1' && i < 5; i++)
         if (strcmp(calls[i].name, name) == 0)
             return calls[i].call;
     return there && *there == '1' ? fake_cublaslt_symbol(name) : NULL;
