@@ -63,6 +63,8 @@ const struct gyre_knob gyre_knobs[] = {
          "CUDA devices of this machine's ranks, such as 2,4,7"),
     KERNELS("GYRE_KERNELS", "the fastest", "the best instruction set that sums may use"),
     WORD("GYRE_BLAS", "auto own openblas", "auto", false, "who multiplies matrices"),
+    NUMBER("GYRE_GRAPHS", 0, 1, "1", false,
+           "a step on a CUDA device is one graph, where it can be"),
     WORD("GYRE_LOG", "error warn info debug", "warn", false, "lines on standard error"),
     TIME("GYRE_JOIN_TIMEOUT", 1, "300s", "how long to wait for all ranks"),
     TIME("GYRE_TIMEOUT", 0, "30min", "limit of one operation"),

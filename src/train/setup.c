@@ -196,6 +196,7 @@ static int place_values(struct gyre_train *t, struct gyre_model *model)
     if (status)
         return status;
     r->looks = r->late.wanted = true;
+    r->late.repeats = !t->options->sync_bn && t->options->accumulate == 1;
     if (t->init.model)
         return gyre_replica_take(r, t->init.model, t->init.path, t->trouble);
     if (!t->rank) /* the engine gives them to all */
@@ -344,6 +345,7 @@ int gyre_train_deal(struct gyre_train *t)
     gyre_sampler_destroy(t->sampler);
     t->loader = NULL;
     t->sampler = NULL;
+    gyre_repeat_forget(&t->replica.late.repeat); /* rows may lie elsewhere */
     int status = find_span(t);
     return status ? status : make_order(t);
 }

@@ -39,8 +39,15 @@ static int bring_next(struct gyre_train *t)
     return rows.samples ? gyre_feed_bring(&t->feed, &rows, t->trouble) : 0;
 }
 
+/* A single rank posts its step to the end first, which may be when its passes begin (late.h). */
+static bool brings_behind(const struct gyre_train *t, bool last)
+{
+    return last && gyre_late_loss(&t->replica);
+}
+
 /* A rank without samples passes an empty batch where layers talk to each other. */
-static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, struct gyre_loss *loss)
+static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, bool last,
+                     struct gyre_loss *loss)
 {
     if (!batch->samples && !t->options->sync_bn)
         return 0;
@@ -54,7 +61,7 @@ static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, struc
     if (!status)
         status =
             gyre_replica_backward(&t->replica, gyre_ddp_adds(t->replica.ddp), true, t->trouble);
-    if (!status)
+    if (!status && !brings_behind(t, last))
         status = bring_next(t);
     return status || gyre_late_loss(&t->replica)
                ? status
@@ -73,10 +80,12 @@ static int run_part(struct gyre_train *t, const struct gyre_batch *batch, bool l
 {
     struct gyre_loss loss = {0};
     int status = gyre_ddp_no_sync(t->replica.ddp, !last);
+    gyre_late_begin(&t->replica, batch->samples,
+                    gyre_feed_has(&t->feed) ? gyre_feed_place(&t->feed) : 0);
     if (!status)
         status = gyre_ddp_begin(t->replica.ddp, batch->samples);
     if (!status)
-        status = run_batch(t, batch, &loss);
+        status = run_batch(t, batch, last, &loss);
     if (status)
         return status;
     gyre_ddp_add(t->replica.ddp, GYRE_TRAIN_LOSS_SUM, loss.sum);
@@ -123,6 +132,12 @@ static int refuse_step(struct gyre_train *t, const struct gyre_ddp_result *r)
     return status ? status : tell_nonfinite(t, r, t->step + 1);
 }
 
+static int update_late(struct gyre_train *t, double rate)
+{
+    int status = gyre_late_update(&t->replica, rate, t->options->clip, t->trouble);
+    return !status && brings_behind(t, true) ? bring_next(t) : status;
+}
+
 static int update(struct gyre_train *t, const struct gyre_ddp_result *r)
 {
     const double rate = gyre_learning_rate_at(&t->rate, t->step);
@@ -130,7 +145,7 @@ static int update(struct gyre_train *t, const struct gyre_ddp_result *r)
         return refuse_step(t, r);
     gyre_replica_bind(&t->replica); /* the first step may have moved it */
     if (gyre_late_on(&t->replica))
-        return gyre_late_update(&t->replica, rate, t->options->clip, t->trouble);
+        return update_late(t, rate);
     int status = clip(t, r);
     return status ? status : gyre_replica_update(&t->replica, rate, t->trouble);
 }
@@ -241,10 +256,11 @@ int gyre_train_step(struct gyre_train *t)
     uint64_t since = gyre_now_ns();
     struct gyre_batch behind = {0};
     int status = run_parts(t, &behind);
-    if (status)
-        return gyre_train_explain(t, status);
     const struct gyre_ddp_result *r = gyre_ddp_result(t->replica.ddp);
-    status = update(t, r);
+    if (!status)
+        status = update(t, r);
+    if (status < 0)
+        gyre_repeat_forget(&t->replica.late.repeat);
     if (status)
         return gyre_train_explain(t, status);
     t->step++;

@@ -14,8 +14,10 @@ int gyre_loss_meter_init(struct gyre_loss_meter *meter, struct gyre_processor *o
     *meter = (struct gyre_loss_meter){.on = on, .width = width};
     meter->tally = gyre_processor_alloc(on, sizeof *meter->tally, trouble, "a loss");
     if (on->table->memory != GYRE_MEMORY_HOST) {
-        meter->wanted =
-            gyre_processor_alloc(on, batch * row, trouble, "labels of %zu samples", batch);
+        meter->wanted = gyre_processor_told(on, batch * row);
+        if (!meter->wanted)
+            meter->wanted =
+                gyre_processor_alloc(on, batch * row, trouble, "labels of %zu samples", batch);
         meter->terms = gyre_processor_alloc(on, 2 * batch * sizeof *meter->terms, trouble,
                                             "the losses of %zu samples", batch);
     }

@@ -196,14 +196,20 @@ static int allocate_stretches(struct gyre_optimizer *optimizer, size_t count,
                : gyre_trouble_set(trouble, -ENOMEM, "no memory for an optimiser's step");
 }
 
+bool gyre_optimizer_knows(const struct gyre_optimizer *optimizer,
+                          const struct gyre_step_span *stretch, size_t count)
+{
+    return optimizer->known && optimizer->stretches.count == count &&
+           memcmp(optimizer->known, stretch, count * sizeof *stretch) == 0;
+}
+
 /* They seldom change: in the wait of a first step, and with the ranks. */
 static int tell_stretches(struct gyre_optimizer *optimizer, const struct gyre_step_span *stretch,
                           size_t count, struct gyre_trouble *trouble)
 {
     const size_t bytes = count * sizeof *stretch;
     int status = 0;
-    if (optimizer->known && optimizer->stretches.count == count &&
-        memcmp(optimizer->known, stretch, bytes) == 0)
+    if (gyre_optimizer_knows(optimizer, stretch, count))
         return 0;
     if (!optimizer->known || optimizer->stretches.count != count)
         status = allocate_stretches(optimizer, count, trouble);

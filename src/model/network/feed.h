@@ -39,6 +39,12 @@ static inline bool gyre_feed_has(const struct gyre_feed *feed)
     return feed->carrier != NULL;
 }
 
+/* Which of the two places the next batch that is taken has. */
+static inline int gyre_feed_place(const struct gyre_feed *feed)
+{
+    return !feed->turn;
+}
+
 /* Before the passes of a batch: *rows is its memory on the device, until the next call but one. */
 int gyre_feed_take(struct gyre_feed *feed, const struct gyre_feed_batch *batch, const float **rows,
                    struct gyre_trouble *trouble);

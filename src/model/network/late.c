@@ -19,6 +19,20 @@ int gyre_late_open(const struct gyre_replica *r)
     return (int)(r->late.sent - r->late.settled);
 }
 
+/* -- its begin --------------------------------------------------------------------------------- */
+
+/* A graph has the addresses of values and gradients. */
+void gyre_late_begin(struct gyre_replica *r, uint64_t samples, int place)
+{
+    if (!r->late.repeats || !gyre_late_loss(r) || !r->optimizer)
+        return;
+    gyre_replica_bind(r);
+    gyre_replica_list_stretches(r);
+    if (!gyre_optimizer_knows(r->optimizer, r->stretch, (size_t)r->pieces))
+        gyre_repeat_forget(&r->late.repeat);
+    gyre_repeat_begin(&r->late.repeat, samples, place);
+}
+
 /* -- the end of a step ------------------------------------------------------------------------- */
 
 static struct gyre_evidence evidence_of(const struct gyre_replica *r, double clip)
@@ -54,7 +68,6 @@ static int send_news(struct gyre_replica *r, struct gyre_trouble *trouble)
     const struct gyre_processor_table *table = r->device.on->table;
     struct gyre_late_news *news = r->late.news;
     const int slot = (int)(r->late.sent % GYRE_SENT_SLOTS);
-    table->copy(r->device.on, &news->tally, r->meter.tally, sizeof news->tally);
     int status = table->send(r->device.on, slot, news, sizeof *news, trouble);
     r->late.sent += !status;
     return status;
@@ -77,6 +90,9 @@ int gyre_late_update(struct gyre_replica *r, double rate, double clip, struct gy
     on->table->judge(on, &terms->evidence, verdict);
     status = gyre_optimizer_apply_judged(r->optimizer, r->stretch, (size_t)r->pieces,
                                          &terms->constants, trouble);
+    on->table->copy(on, &r->late.news->tally, r->meter.tally, sizeof r->late.news->tally);
+    if (!status)
+        status = gyre_repeat_end(&r->late.repeat, trouble);
     return status ? status : send_news(r, trouble);
 }
 

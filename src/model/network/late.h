@@ -28,6 +28,12 @@ struct gyre_late_step {
 bool gyre_late_on(const struct gyre_replica *replica);
 bool gyre_late_loss(const struct gyre_replica *replica);
 
+/* Begins a step of a single rank, before gyre_ddp_begin(). Where it repeats what steps before have
+ * done, with as many samples, the update posts it as one graph (repeat.h): until then nothing waits
+ * for its passes, and it has no part. `place`: which of up to GYRE_REPEAT_PLACES the rows have.
+ * Without this call, or `late.repeats`, steps are made by their launches. */
+void gyre_late_begin(struct gyre_replica *replica, uint64_t samples, int place);
+
 /* As gyre_replica_update(), behind gyre_ddp_wait(); `clip` is a norm without the loss scale, 0:
  * none. The step before is settled first, or this one's news would take its place. */
 int gyre_late_update(struct gyre_replica *replica, double rate, double clip,

@@ -92,6 +92,7 @@ void gyre_whole_states_free(struct gyre_whole_states *states)
 
 void gyre_replica_deinit(struct gyre_replica *r)
 {
+    gyre_repeat_deinit(&r->late.repeat);
     gyre_optimizer_destroy(r->optimizer);
     gyre_whole_states_free(&r->resumed);
     gyre_loss_meter_deinit(&r->meter);
@@ -133,10 +134,14 @@ static int expect_late(struct gyre_replica *r, bool sharded)
     if (!r->late.wanted || !r->device.on || sharded || r->late.news)
         return 0;
     r->late.news = gyre_processor_alloc(r->device.on, sizeof *r->late.news, trouble, "a verdict");
-    r->late.terms =
-        gyre_processor_alloc(r->device.on, sizeof *r->late.terms, trouble, "a step's terms");
+    r->late.terms = gyre_processor_told(r->device.on, sizeof *r->late.terms);
+    if (!r->late.terms)
+        r->late.terms =
+            gyre_processor_alloc(r->device.on, sizeof *r->late.terms, trouble, "a step's terms");
     r->meter.scale = r->late.news ? &r->late.news->verdict.scale : NULL;
-    return r->late.news && r->late.terms ? 0 : -ENOMEM;
+    if (!r->late.news || !r->late.terms)
+        return -ENOMEM;
+    return r->late.repeats ? gyre_repeat_init(&r->late.repeat, r->device.on, trouble) : 0;
 }
 
 /* The engine of values on the device, which it works in from here on. */
@@ -192,6 +197,7 @@ int gyre_replica_join(struct gyre_replica *r, struct gyre_comm *comm,
 int gyre_replica_regroup(struct gyre_replica *r, struct gyre_comm *comm)
 {
     r->comm = comm;
+    gyre_repeat_forget(&r->late.repeat);
     int status = gyre_running_bring_home(&r->running, gyre_thread_trouble());
     if (!status)
         status = gyre_ddp_regroup(r->ddp, comm, NULL);

@@ -15,6 +15,7 @@
 #include "model/learning/optimizer.h"
 #include "model/learning/scaler.h"
 #include "model/network/on_device.h"
+#include "model/network/repeat.h"
 #include "model/network/running.h"
 
 #include <gyre/ddp.h>
@@ -41,9 +42,11 @@ struct gyre_late_news {
 
 struct gyre_late {
     bool wanted;                   /* by the owner, before the replica joins */
+    bool repeats;                  /* the same: its steps may be graphs */
     struct gyre_late_news *news;   /* the device's; NULL: steps end at once */
     struct gyre_step_terms *terms; /* the device's, of the step that was posted last */
     struct gyre_verdict known;     /* what the device's verdict was when all steps were settled */
+    struct gyre_repeat repeat;     /* steps of one rank */
     uint64_t sent, settled;        /* steps */
 };
 

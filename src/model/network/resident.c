@@ -25,8 +25,10 @@ static bool allocate_resident(struct gyre_resident *r, uint64_t samples)
     r->all = gyre_processor_alloc(r->on, bytes, &unused, "all samples");
     r->rows = gyre_processor_alloc(r->on, r->batch * r->features * sizeof(float), &unused,
                                    "rows of a batch");
-    r->index =
-        gyre_processor_alloc(r->on, r->batch * sizeof *r->index, &unused, "the numbers of a batch");
+    r->index = gyre_processor_told(r->on, r->batch * sizeof *r->index);
+    if (!r->index)
+        r->index = gyre_processor_alloc(r->on, r->batch * sizeof *r->index, &unused,
+                                        "the numbers of a batch");
     if (r->all && r->rows && r->index)
         return true;
     gyre_log(GYRE_LOG_INFO, "batches come from the host: %s", unused.text);

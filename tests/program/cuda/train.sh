@@ -76,6 +76,26 @@ same "--data digits:test --model convnet --epochs 1 --batch 72 --ranks 2 --sync-
     --precision bf16"
 same "--preset wine --epochs 2 --precision f16"
 
+# Steps of one rank that are graphs, beside a last short one in each epoch, and with the digits'
+# images: the bytes are those of single launches, which are the CPU's.
+graphs() { # steps that are graphs, options
+    GYRE_LOG=info
+    export GYRE_LOG
+    same "$2"
+    unset GYRE_LOG
+    grep -q " $1 steps were graphs" "$folder/cuda.out" || {
+        echo "not $1 steps were graphs: $2: $(grep 'were graphs' "$folder/cuda.out")"
+        failed=1
+    }
+}
+
+graphs '12 of 19' "--preset wine --epochs 4 --optimizer adamw --schedule cosine --clip 0.5"
+graphs '8 of 14' "--preset wine --epochs 3 --optimizer sgd --momentum 0.9 --precision f16"
+graphs '2 of 5' "--data digits:test --model convnet --epochs 2 --batch 120 --precision bf16"
+export GYRE_GRAPHS=0
+graphs '0 of 14' "--preset wine --epochs 3"
+unset GYRE_GRAPHS
+
 # In several buckets, which are reduced beside the backward pass.
 same "--preset wine --layers 13,60,50,3 --epochs 2 --ranks 2 --bucket 2000 --clip 1"
 same "--preset wine --layers 13,60,50,3 --epochs 2 --ranks 2 --bucket 2000 --wire f16 \
@@ -134,9 +154,11 @@ done
 same "--preset wine --epochs 3 --ranks 2 --optimizer sgd --momentum 0.9 --compare-every 1"
 
 # Samples are on the device where they fit, and come from the host where they do not: the same run.
+parts=2
 resides() { # bytes of the device, words
+    rm -rf "$folder/bytes-$1"
     FAKECUDA_MEMORY=$1 GYRE_LOG=info "$tool" train --data random:3000,600,5 --test none \
-        --layers 600,5 --epochs 3 --batch 900 --accumulate 2 --validation 0.1 --device cuda \
+        --layers 600,5 --epochs 3 --batch 900 --accumulate $parts --validation 0.1 --device cuda \
         --save "$folder/bytes-$1" >"$folder/out" 2>&1 || failed=1
     grep -q "$2" "$folder/out" || {
         echo "\"$2\" is missing: $(tail -n 2 "$folder/out")"
@@ -148,6 +170,11 @@ case $tool in *_fake)
     resides 40000000 "batches come from the host: 2700 samples are 6 MiB, more than one part in 8"
     grep -q '6 of 9 batches were brought ahead' "$folder/out" || failed=1
     resides 1000000000 "all 2700 samples of 600 numbers are on the device"
+    cmp "$(newest "$folder/bytes-40000000")" "$(newest "$folder/bytes-1000000000")" || failed=1
+    parts=1 # steps are graphs, of two places where rows come ahead
+    resides 40000000 "of 9 batches were brought ahead"
+    grep -q '4 of 8 steps were graphs' "$folder/out" || failed=1
+    resides 1000000000 "5 of 8 steps were graphs"
     cmp "$(newest "$folder/bytes-40000000")" "$(newest "$folder/bytes-1000000000")" || failed=1
     ;;
 esac
