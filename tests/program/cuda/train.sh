@@ -248,6 +248,30 @@ sed "1,${behind}d" "$folder/out" | grep '^epoch' | grep -q 'loss 0\.[01]' || {
 }
 sed "1,${behind}d" "$folder/out" | grep '^epoch' | grep -v 'loss 0\.[01]' && failed=1
 
+# A rank that is left alone by the loss of the other goes on from its values, by graphs.
+case $tool in *_fake) devices='--devices 1,0' ;; esac
+# shellcheck disable=SC2086 # the devices are two words, or none
+FAKECUDA_DEVICES=2 GYRE_LOG=info "$tool" train --preset wine --ranks 2 --elastic 1 \
+    --epochs 100000 --device cuda $devices --optimizer adamw --batch 10 --tail once --test none \
+    >"$folder/out" 2>&1 &
+launcher=$!
+told $launcher '^epoch ([4-9][0-9]|[0-9]{3,})/'
+kill -9 "$(process_of $launcher 1)" || kill $launcher
+told $launcher '1 rank goes on from step'
+behind=$(grep -c '' "$folder/out")
+until [ "$(sed "1,${behind}d" "$folder/out" | grep -c '^epoch')" -ge 3 ]; do
+    kill -0 $launcher 2>/dev/null || break
+    sleep 0.1
+done
+kill $launcher
+wait $launcher
+launcher=
+sed "1,${behind}d" "$folder/out" | grep '^epoch' | grep -q 'loss 0\.[01]' &&
+    grep -q '[1-9][0-9]* of [0-9]* steps were graphs' "$folder/out" || {
+    echo "a rank was left alone: $(tail -n 3 "$folder/out")"
+    failed=1
+}
+
 refused "device" "--preset wine --device gpu"
 
 # Ranks of both kinds are told so, all alike.
