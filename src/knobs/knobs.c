@@ -65,6 +65,8 @@ const struct gyre_knob gyre_knobs[] = {
     WORD("GYRE_BLAS", "auto own openblas", "auto", false, "who multiplies matrices"),
     NUMBER("GYRE_GRAPHS", 0, 1, "1", false,
            "a step on a CUDA device is one graph, where it can be"),
+    SIZE("GYRE_RESIDENT", "an eighth of its memory", false,
+         "samples that are kept on a CUDA device, in bytes at most"),
     WORD("GYRE_LOG", "error warn info debug", "warn", false, "lines on standard error"),
     TIME("GYRE_JOIN_TIMEOUT", 1, "300s", "how long to wait for all ranks"),
     TIME("GYRE_TIMEOUT", 0, "30min", "limit of one operation"),

@@ -46,7 +46,7 @@ has() { # words, a file
 
 # held tries what a strict driver may hang at: here the stand-in is a lenient one. torch is missing.
 export FAKECUDA_ENGINES=0 FAKECUDA_WAITS=0 FAKECUDA_DEPTH=1000000
-rehearse 'device|held|all_reduce_2_.*|link_2_one|train_.*|torch' 3
+rehearse 'device|held|all_reduce_2_.*|link_2_one|train_.*|graphs|feed|torch' 3
 [ "$(ls "$folder/out" | wc -l)" = 3 ] || {
     echo "not three files: $(ls "$folder/out")"
     failed=1
@@ -54,6 +54,8 @@ rehearse 'device|held|all_reduce_2_.*|link_2_one|train_.*|torch' 3
 has '^| held | 0 | .* 2 ranks: .* us each' "$folder/out/*.md"
 has '^| all_reduce_2_in_one_process | 0 | .* bandwidth' "$folder/out/*.md"
 has '^| train_wide_bf16 | 0 | .* samples/s' "$folder/out/*.md"
+has '^| graphs | 0 | .* steps/s: [0-9.]* with GYRE_GRAPHS=1, [0-9.]* with' "$folder/out/*.md"
+has '^| feed | 0 | .* steps/s: [0-9.]* with GYRE_RESIDENT=1, ' "$folder/out/*.md"
 has '^| torch | missing ' "$folder/out/*.md"
 has '^{"name": "train_mlp", "code": "0", ' "$folder/out/*.json"
 ! command -v python3 >/dev/null || python3 -m json.tool "$folder"/out/*.json >/dev/null || failed=1

@@ -1,6 +1,7 @@
 /* See resident.h. Tested by tests/program/cuda/train.sh and tests/kernel/processor.c. */
 #include "model/network/resident.h"
 
+#include "base/env.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -10,18 +11,30 @@
 #define AT_ONCE 1024 /* samples that are gathered on the host at a time */
 #define SHARE   8    /* of the device's memory: the set may have one part in so many */
 
+#define TEXT_OF(number) WORD_OF(number)
+#define WORD_OF(word)   #word
+
+/* Whether so many bytes may be there, as GYRE_RESIDENT or the device's memory says. */
+static int find_room(const struct gyre_resident *r, uint64_t samples, bool *room,
+                     struct gyre_trouble *trouble)
+{
+    const uint64_t bytes = samples * r->features * sizeof(float);
+    uint64_t asked = 0;
+    int status = gyre_env_size("GYRE_RESIDENT", &asked, trouble);
+    *room = bytes <= (asked ? asked : r->on->table->memory_bytes(r->on) / SHARE);
+    if (!status && !*room)
+        gyre_log(GYRE_LOG_INFO,
+                 "batches come from the host: %" PRIu64 " samples are %" PRIu64
+                 " MiB, more than %s of the device's memory",
+                 samples, bytes >> 20, asked ? "GYRE_RESIDENT" : "one part in " TEXT_OF(SHARE));
+    return status;
+}
+
 /* The device's memory for all of it, or none of it. */
 static bool allocate_resident(struct gyre_resident *r, uint64_t samples)
 {
     const uint64_t bytes = samples * r->features * sizeof(float);
     struct gyre_trouble unused = {0};
-    if (bytes > r->on->table->memory_bytes(r->on) / SHARE) {
-        gyre_log(GYRE_LOG_INFO,
-                 "batches come from the host: %" PRIu64 " samples are %" PRIu64
-                 " MiB, more than one part in %d of the device's memory",
-                 samples, bytes >> 20, SHARE);
-        return false;
-    }
     r->all = gyre_processor_alloc(r->on, bytes, &unused, "all samples");
     r->rows = gyre_processor_alloc(r->on, r->batch * r->features * sizeof(float), &unused,
                                    "rows of a batch");
@@ -58,9 +71,12 @@ int gyre_resident_init(struct gyre_resident *r, struct gyre_processor *on,
                        const struct gyre_dataset *set, uint64_t batch, struct gyre_trouble *trouble)
 {
     *r = (struct gyre_resident){.on = on, .features = set->features, .batch = batch};
-    if (on->table->memory == GYRE_MEMORY_HOST || !allocate_resident(r, set->samples))
-        return 0;
-    int status = bring_all(r, set, trouble);
+    bool room = false;
+    int status =
+        on->table->memory == GYRE_MEMORY_HOST ? 0 : find_room(r, set->samples, &room, trouble);
+    if (status || !room || !allocate_resident(r, set->samples))
+        return status;
+    status = bring_all(r, set, trouble);
     if (status)
         gyre_resident_deinit(r);
     else

@@ -4,8 +4,8 @@
  *     open    all samples, once ─────────────▶ device: every row
  *     rows    the numbers of a batch ─────────▶         rows of the batch
  *
- * They fit where they take an eighth of the device's memory at most. Otherwise, and on the CPU,
- * batches come from the host. */
+ * They fit where they take an eighth of the device's memory at most, or GYRE_RESIDENT bytes.
+ * Otherwise, and on the CPU, batches come from the host. */
 #ifndef GYRE_MODEL_NETWORK_RESIDENT_H
 #define GYRE_MODEL_NETWORK_RESIDENT_H
 

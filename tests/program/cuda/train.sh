@@ -175,6 +175,9 @@ case $tool in *_fake)
     resides 40000000 "of 9 batches were brought ahead"
     grep -q '4 of 8 steps were graphs' "$folder/out" || failed=1
     resides 1000000000 "5 of 8 steps were graphs"
+    export GYRE_RESIDENT=4M
+    resides 1000000001 "samples are 6 MiB, more than GYRE_RESIDENT of the device's memory"
+    unset GYRE_RESIDENT
     cmp "$(newest "$folder/bytes-40000000")" "$(newest "$folder/bytes-1000000000")" || failed=1
     ;;
 esac
