@@ -54,11 +54,11 @@ static void print_row(const struct gyre_choice *best, const struct gyre_choice *
     char size[24], slice[24];
     size_text(size, sizeof size, bytes);
     size_text(slice, sizeof slice, best->slice_bytes);
-    printf("%8s  %-18s%8s%7u%14.1f   ", size, best->algorithm->name,
+    printf("%8s  %-18s%8s%7u%14.2f   ", size, best->algorithm->name,
            bytes < 2 * best->slice_bytes ? "whole" : slice, best->lanes,
            (double)best->cost_ps / 1e6);
     if (second->algorithm)
-        printf("%s %.1f\n", second->algorithm->name, (double)second->cost_ps / 1e6);
+        printf("%s %.2f\n", second->algorithm->name, (double)second->cost_ps / 1e6);
     else
         puts("-");
 }

@@ -92,13 +92,7 @@ int gyre_tune_write(const char *path, const struct gyre_measured *measured,
     }
     size_t length = add_remarks(measured, text, strlen(text));
     length = keep_remarks(old, measured->kinds, text, length);
-    for (int kind = 0; kind < GYRE_LINK_KINDS; kind++)
-        if (measured->kinds & 1u << kind)
-            merged.link[kind] = measured->tuning.link[kind];
-    if (measured->kinds & 1u << GYRE_LINK_NETWORK) {
-        merged.incast_kib_ps = measured->tuning.incast_kib_ps;
-        merged.burst_bytes = measured->tuning.burst_bytes;
-    }
+    gyre_tuning_take(&merged, &measured->tuning, measured->kinds);
     if (measured->kinds & ~(1u << GYRE_LINK_MAPPED | 1u << GYRE_LINK_NETWORK))
         merged.fold_kib_ps = measured->tuning.fold_kib_ps;
     gyre_tuning_format(text + length, sizeof text - length, &merged, kinds | measured->kinds);

@@ -8,11 +8,19 @@
 #include "collectives/schedule/schedule.h"
 #include "collectives/choose/tuning.h"
 
-enum {
-    GYRE_TUNE_SIZES = 5,
-    GYRE_TUNE_ALGORITHMS = 3,
-    GYRE_TUNE_TRIALS = GYRE_TUNE_SIZES * GYRE_TUNE_ALGORITHMS,
-    GYRE_TUNE_TRIALS_NEAR = GYRE_TUNE_TRIALS - GYRE_TUNE_ALGORITHMS /* within a machine */
+enum { GYRE_TUNE_TRIALS_MAX = 32 };
+
+/* Where a trial is timed. */
+enum gyre_tune_place {
+    GYRE_TUNE_EVERYWHERE,
+    GYRE_TUNE_FAR,   /* between machines */
+    GYRE_TUNE_MAPPED /* where all ranks share memory */
+};
+
+struct gyre_tune_trial { /* one operation whose algorithm GYRE_ALGO names, as no other is so long */
+    const char *algorithm;
+    uint64_t bytes;
+    enum gyre_tune_place place;
 };
 
 struct gyre_measured {
@@ -24,8 +32,8 @@ struct gyre_measured {
         [512]; /* what else the machines did meanwhile (base/machine/load.h); "": they were quiet */
 };
 
-extern const char *const gyre_tune_algorithm[GYRE_TUNE_ALGORITHMS]; /* of trial % ALGORITHMS */
-uint64_t gyre_tune_bytes(int trial);
+/* All trials of all places, ascending by bytes; the last has no algorithm. */
+extern const struct gyre_tune_trial gyre_tune_trial[];
 
 /* The job as one of its ranks sees it, and the times that all agree on. */
 struct gyre_tune_scene {
@@ -33,10 +41,15 @@ struct gyre_tune_scene {
     uint32_t n;
     struct gyre_layout *layout; /* NULL: one node */
     enum gyre_link_kind far;
+    bool mapped; /* all ranks share memory */
+    const struct gyre_tune_trial *trial[GYRE_TUNE_TRIALS_MAX];
     int trials;
     uint8_t *input, *output;
-    double took_ns[GYRE_TUNE_TRIALS];
+    double took_ns[GYRE_TUNE_TRIALS_MAX];
 };
+
+/* Lists the trials of a scene whose ranks, links and memory are known. */
+void gyre_tune_list(struct gyre_tune_scene *scene);
 
 /* Fits prices to the times. 0 or -ENOMEM. */
 int gyre_tune_price(const struct gyre_tune_scene *scene, struct gyre_measured *measured);

@@ -1,8 +1,8 @@
 /* gyre tune, as a rank: all-reduces whose algorithm is known, because GYRE_ALGO names one for each
  * size, are timed in turns, and prices fitted to the times (collectives/choose/fit.h).
  *
- *     size        8            72        136       4096      …
- *     rules   doubling:-40 direct:-104 ring:-2116 …               one slice, one lane
+ *     size        8          72        136, 1536, 3072    4096         …
+ *     rules   doubling:-40; ring:-104; direct:-3584;      doubling:-4128; …     one slice, one lane
  *
  * On shared memory direct is one pass over mapped memory, and the others go over the rings; with
  * two ranks they too become one pass, so the rings stay unpriced. Tested by
@@ -10,6 +10,7 @@
 #include "cli/tune/inside.h"
 
 #include "base/machine/load.h"
+#include "collectives/choose/limits.h"
 #include "collectives/schedule/layout.h"
 
 #include <errno.h>
@@ -23,21 +24,25 @@
 #define BLOCKS_LEAST  3
 #define BLOCK_NS_MOST 2e7 /* about, of one block */
 #define TRIAL_NS_MOST 1e9 /* about, of all its blocks, where each is a single call */
-#define LARGEST       (UINT64_C(2) * 1024 * 1024 + 128)
+
+/* Adds a rule for each run of sizes with one algorithm, up to the middle before the next. */
+static void write_rules(char *rules, size_t size)
+{
+    size_t length = 0;
+    for (const struct gyre_tune_trial *trial = gyre_tune_trial; trial->algorithm; trial++) {
+        const struct gyre_tune_trial *next = trial + 1;
+        if (!next->algorithm)
+            snprintf(rules + length, size - length, "%s", trial->algorithm);
+        else if (strcmp(trial->algorithm, next->algorithm))
+            length += (size_t)snprintf(rules + length, size - length, "%s:-%llu;", trial->algorithm,
+                                       (unsigned long long)(trial->bytes + next->bytes) / 2);
+    }
+}
 
 static void settle_environment(void)
 {
     char rules[512] = "";
-    for (int t = 0; t < GYRE_TUNE_TRIALS; t++) {
-        size_t length = strlen(rules);
-        if (t + 1 < GYRE_TUNE_TRIALS)
-            snprintf(rules + length, sizeof rules - length, "%s:-%llu;",
-                     gyre_tune_algorithm[t % GYRE_TUNE_ALGORITHMS],
-                     (unsigned long long)(gyre_tune_bytes(t) + gyre_tune_bytes(t + 1)) / 2);
-        else
-            snprintf(rules + length, sizeof rules - length, "%s",
-                     gyre_tune_algorithm[t % GYRE_TUNE_ALGORITHMS]);
-    }
+    write_rules(rules, sizeof rules);
     setenv("GYRE_ALGO", rules, 1);
     setenv("GYRE_SLICE", "64M", 1);
     setenv("GYRE_LANES", "1", 1);
@@ -70,10 +75,12 @@ static int lay_out_scene(struct gyre_tune_scene *scene, struct gyre_trouble *tro
         node[gyre_rank(scene->comm)] = (uint32_t)gyre_node(scene->comm);
         status = gyre_all_reduce(scene->comm, node, node, scene->n, GYRE_I32, GYRE_SUM);
         scene->far = same ? GYRE_LINK_LOOPBACK : GYRE_LINK_NETWORK;
-        scene->trials = same ? GYRE_TUNE_TRIALS_NEAR : GYRE_TUNE_TRIALS;
     }
     if (!status && gyre_nodes(scene->comm) > 1)
         status = gyre_layout_create(node, scene->n, &scene->layout, trouble);
+    scene->mapped = !scene->layout && scene->n <= GYRE_PEERS_MAPPED_MAX;
+    if (!status)
+        gyre_tune_list(scene);
     free(node);
     return status;
 }
@@ -93,21 +100,31 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* How many calls a block has, where a call is short. */
-static int block_calls(int trial)
+static uint64_t bytes_of(const struct gyre_tune_scene *scene, int trial)
 {
-    uint64_t bytes = gyre_tune_bytes(trial);
-    return bytes > 65536 ? 8 : bytes > 8192 ? 40 : 200;
+    return scene->trial[trial]->bytes;
 }
 
-static int time_block(struct gyre_tune_scene *scene, int trial, int calls, double *ns)
+/* How many calls a block has, where a call is short. On mapped memory there are more: it takes some
+ * until buffers are in the caches, which other trials have emptied, and the way to store is found.
+ */
+static int block_calls(const struct gyre_tune_scene *scene, uint64_t bytes)
 {
-    uint64_t bytes = gyre_tune_bytes(trial);
+    int most = scene->mapped ? 24 : 8;
+    return bytes > 65536 ? most : bytes > 8192 ? 40 : 200;
+}
+
+static int call_once(const struct gyre_tune_scene *scene, uint64_t bytes)
+{
+    return gyre_all_reduce(scene->comm, scene->input, scene->output, bytes / 4, GYRE_F32, GYRE_SUM);
+}
+
+static int time_block(struct gyre_tune_scene *scene, uint64_t bytes, int calls, double *ns)
+{
     int status = gyre_barrier(scene->comm);
     double begun = now_ns();
     for (int i = 0; !status && i < calls; i++)
-        status = gyre_all_reduce(scene->comm, scene->input, scene->output, bytes / 4, GYRE_F32,
-                                 GYRE_SUM);
+        status = call_once(scene, bytes);
     *ns = (now_ns() - begun) / calls;
     return status;
 }
@@ -118,9 +135,9 @@ struct repeats {
     int blocks;
 };
 
-static struct repeats repeats_of(int trial, double call_ns)
+static struct repeats repeats_of(const struct gyre_tune_scene *scene, int trial, double call_ns)
 {
-    struct repeats repeat = {.calls = block_calls(trial), .blocks = BLOCKS};
+    struct repeats repeat = {.calls = block_calls(scene, bytes_of(scene, trial)), .blocks = BLOCKS};
     if (repeat.calls * call_ns > BLOCK_NS_MOST)
         repeat.calls = 1 + (int)(BLOCK_NS_MOST / call_ns);
     if (BLOCKS * call_ns > TRIAL_NS_MOST)
@@ -132,17 +149,19 @@ static struct repeats repeats_of(int trial, double call_ns)
 
 /* A few calls warm up and say how many make a block: on a loaded machine, where ranks wait for
  * cores, or a slow network, fewer. All ranks settle on the same numbers. */
-static int settle_repeats(struct gyre_tune_scene *scene, struct repeats repeat[GYRE_TUNE_TRIALS])
+static int settle_repeats(struct gyre_tune_scene *scene,
+                          struct repeats repeat[GYRE_TUNE_TRIALS_MAX])
 {
-    double took_ns[GYRE_TUNE_TRIALS];
+    double took_ns[GYRE_TUNE_TRIALS_MAX];
     int status = 0;
     for (int t = 0; !status && t < scene->trials; t++)
-        status = time_block(scene, t, 1 + block_calls(t) / 20, &took_ns[t]);
+        status = time_block(scene, bytes_of(scene, t),
+                            1 + block_calls(scene, bytes_of(scene, t)) / 20, &took_ns[t]);
     if (!status)
         status = gyre_all_reduce(scene->comm, took_ns, took_ns, (uint64_t)scene->trials, GYRE_F64,
                                  GYRE_MAX);
     for (int t = 0; !status && t < scene->trials; t++)
-        repeat[t] = repeats_of(t, took_ns[t]);
+        repeat[t] = repeats_of(scene, t, took_ns[t]);
     return status;
 }
 
@@ -150,13 +169,13 @@ static int settle_repeats(struct gyre_tune_scene *scene, struct repeats repeat[G
  * little; then the mean over ranks. */
 static int time_all(struct gyre_tune_scene *scene)
 {
-    double block[GYRE_TUNE_TRIALS][BLOCKS];
-    struct repeats repeat[GYRE_TUNE_TRIALS];
+    double block[GYRE_TUNE_TRIALS_MAX][BLOCKS];
+    struct repeats repeat[GYRE_TUNE_TRIALS_MAX];
     int status = settle_repeats(scene, repeat);
     for (int b = 0; !status && b < BLOCKS; b++)
         for (int t = 0; !status && t < scene->trials; t++)
             if (b < repeat[t].blocks)
-                status = time_block(scene, t, repeat[t].calls, &block[t][b]);
+                status = time_block(scene, bytes_of(scene, t), repeat[t].calls, &block[t][b]);
     for (int t = 0; !status && t < scene->trials; t++) {
         qsort(block[t], (size_t)repeat[t].blocks, sizeof **block, by_time);
         scene->took_ns[t] = block[t][repeat[t].blocks / 4];
@@ -189,15 +208,22 @@ static int time_under_watch(struct gyre_tune_scene *scene, struct gyre_measured 
     return status ? status : gather_load(scene, &own, measured);
 }
 
+static int get_buffers(struct gyre_tune_scene *scene)
+{
+    void *memory;
+    const uint64_t largest = bytes_of(scene, scene->trials - 1);
+    int status = gyre_alloc(scene->comm, 2 * largest, &memory);
+    scene->input = memory;
+    scene->output = scene->input + largest;
+    return status;
+}
+
 static int measure_scene(struct gyre_tune_scene *scene, struct gyre_measured *measured,
                          struct gyre_trouble *trouble)
 {
-    void *memory;
-    int status = gyre_alloc(scene->comm, 2 * LARGEST, &memory);
-    scene->input = memory;
-    scene->output = scene->input + LARGEST;
+    int status = lay_out_scene(scene, trouble);
     if (!status)
-        status = lay_out_scene(scene, trouble);
+        status = get_buffers(scene);
     if (!status)
         status = time_under_watch(scene, measured);
     if (!status)

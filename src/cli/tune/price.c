@@ -8,25 +8,21 @@
 
 #include <string.h>
 
-/* The slice as the communicator ran it; false where the trial says nothing. */
+/* The operation as the communicator ran it; false where the trial says nothing. */
 static bool describe_trial(const struct gyre_tune_scene *scene, int t, struct gyre_trial *trial)
 {
-    bool mesh = !scene->layout && scene->n <= GYRE_PEERS_MAPPED_MAX,
-         direct = !strcmp(gyre_tune_algorithm[t % GYRE_TUNE_ALGORITHMS], "direct"),
-         fused = mesh && direct;
+    const struct gyre_tune_trial *timed = scene->trial[t];
+    bool direct = !strcmp(timed->algorithm, "direct"), fused = scene->mapped && direct;
     struct gyre_question question = {
-        .whole = {.n = scene->n,
-                  .element = 4,
-                  .count = gyre_tune_bytes(t) / 4,
-                  .layout = scene->layout},
+        .whole = {.n = scene->n, .element = 4, .count = timed->bytes / 4, .layout = scene->layout},
         .link_kinds = {GYRE_LINK_SHM, scene->far, &gyre_tuning_built_in},
-        .mapped = mesh,
-        .algorithm = gyre_algorithm_find(gyre_tune_algorithm[t % GYRE_TUNE_ALGORITHMS]),
+        .mapped = scene->mapped,
+        .algorithm = gyre_algorithm_find(timed->algorithm),
         .slice_bytes = UINT64_C(64) << 20,
         .lanes = 1};
     struct gyre_choice choice;
     question.whole.stride = question.whole.count;
-    if ((mesh && !direct && scene->n == 2) || gyre_choose(&question, &choice, NULL, NULL))
+    if ((scene->mapped && !direct && scene->n == 2) || gyre_choose(&question, &choice, NULL, NULL))
         return false;
     *trial = (struct gyre_trial){.algorithm = question.algorithm,
                                  .slice = question.whole,
@@ -43,7 +39,7 @@ static bool describe_trial(const struct gyre_tune_scene *scene, int t, struct gy
 
 int gyre_tune_price(const struct gyre_tune_scene *scene, struct gyre_measured *measured)
 {
-    struct gyre_trial trial[GYRE_TUNE_TRIALS];
+    struct gyre_trial trial[GYRE_TUNE_TRIALS_MAX];
     uint32_t trials = 0;
     for (int t = 0; t < scene->trials; t++)
         trials += describe_trial(scene, t, &trial[trials]);

@@ -1,12 +1,60 @@
-/* The trials of gyre tune: each size by each algorithm. The last size is timed between machines
- * only, where queues and bursts hide a wire's speed from shorter ones. Tested by
- * tests/program/cli/tune.c. */
+/* The trials of gyre tune: each of three algorithms at some sizes. The largest of these is timed
+ * between machines only, where queues and bursts hide a wire's speed from shorter ones. Sizes of
+ * one algorithm stand together, because the rules of GYRE_ALGO hold 255 bytes.
+ *
+ * On mapped memory direct has sizes of its own: some that travel in entry lines, some that caches
+ * hold, and at least one that outgrows them. Tested by tests/program/cli/tune.c. */
 #include "cli/tune/inside.h"
 
-const char *const gyre_tune_algorithm[GYRE_TUNE_ALGORITHMS] = {"doubling", "direct", "ring"};
+#include "base/machine/cpu.h"
 
-uint64_t gyre_tune_bytes(int trial)
+#define CACHES_MOST 8 /* the buffers of all ranks together, in caches */
+
+const struct gyre_tune_trial gyre_tune_trial[] = {
+    {"doubling", 8, GYRE_TUNE_EVERYWHERE},
+    {"ring", 72, GYRE_TUNE_EVERYWHERE},
+    {"direct", 136, GYRE_TUNE_EVERYWHERE},
+    {"direct", 1536, GYRE_TUNE_MAPPED},
+    {"direct", 3072, GYRE_TUNE_MAPPED},
+    {"doubling", 4096, GYRE_TUNE_EVERYWHERE},
+    {"ring", 4160, GYRE_TUNE_EVERYWHERE},
+    {"direct", 4224, GYRE_TUNE_EVERYWHERE},
+    {"direct", 12 << 10, GYRE_TUNE_MAPPED},
+    {"doubling", 32 << 10, GYRE_TUNE_EVERYWHERE},
+    {"ring", (32 << 10) + 64, GYRE_TUNE_EVERYWHERE},
+    {"direct", (32 << 10) + 128, GYRE_TUNE_EVERYWHERE},
+    {"direct", 96 << 10, GYRE_TUNE_MAPPED},
+    {"doubling", 256 << 10, GYRE_TUNE_EVERYWHERE},
+    {"ring", (256 << 10) + 64, GYRE_TUNE_EVERYWHERE},
+    {"direct", (256 << 10) + 128, GYRE_TUNE_EVERYWHERE},
+    {"direct", 448 << 10, GYRE_TUNE_MAPPED},
+    {"direct", 768 << 10, GYRE_TUNE_MAPPED},
+    {"direct", 1536 << 10, GYRE_TUNE_MAPPED},
+    {"doubling", 2 << 20, GYRE_TUNE_FAR},
+    {"ring", (2 << 20) + 64, GYRE_TUNE_FAR},
+    {"direct", (2 << 20) + 128, GYRE_TUNE_FAR},
+    {"direct", 3 << 20, GYRE_TUNE_MAPPED},
+    {"direct", 10 << 20, GYRE_TUNE_MAPPED},
+    {"direct", 32 << 20, GYRE_TUNE_MAPPED},
+    {"direct", 96 << 20, GYRE_TUNE_MAPPED},
+    {NULL, 0, GYRE_TUNE_EVERYWHERE},
+};
+
+_Static_assert(sizeof gyre_tune_trial / sizeof *gyre_tune_trial <= GYRE_TUNE_TRIALS_MAX + 1,
+               "a scene holds every trial");
+
+static bool is_timed(const struct gyre_tune_scene *scene, const struct gyre_tune_trial *trial)
 {
-    static const uint64_t sizes[GYRE_TUNE_SIZES] = {8, 4096, 32768, 262144, 2097152};
-    return sizes[trial / GYRE_TUNE_ALGORITHMS] + (uint64_t)(trial % GYRE_TUNE_ALGORITHMS) * 64;
+    if (trial->place == GYRE_TUNE_FAR)
+        return scene->far == GYRE_LINK_NETWORK;
+    return trial->place == GYRE_TUNE_EVERYWHERE ||
+           (scene->mapped && 2 * scene->n * trial->bytes <= CACHES_MOST * gyre_cpu_cache_bytes());
+}
+
+void gyre_tune_list(struct gyre_tune_scene *scene)
+{
+    scene->trials = 0;
+    for (const struct gyre_tune_trial *trial = gyre_tune_trial; trial->algorithm; trial++)
+        if (is_timed(scene, trial))
+            scene->trial[scene->trials++] = trial;
 }

@@ -105,7 +105,9 @@ static void price(struct chooser *chooser, struct gyre_choice *c, uint64_t limit
     const struct gyre_question *q = chooser->question;
     struct gyre_slice slice = q->whole;
     struct gyre_cost cost;
-    slice.count = gyre_slice_elements(slice.count, slice.element, c->slice_bytes);
+    /* On mapped memory no rank waits for another between slices: all are priced as one. */
+    if (q->link_kinds.near != GYRE_LINK_MAPPED)
+        slice.count = gyre_slice_elements(slice.count, slice.element, c->slice_bytes);
     slice.small = c->small;
     int status =
         gyre_cost_slice(c->algorithm, &slice, &q->link_kinds, limit, &chooser->walk, &cost);

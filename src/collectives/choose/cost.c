@@ -11,11 +11,15 @@
  * All numbers are whole picoseconds, so all machines compute the same. Ranks of one node share its
  * way to the network: the bytes that they send together pass through it. The network's time is kept
  * apart, because a slice that outgrows the cache slows only what a core moves. A way that was idle
- * lets a burst pass at once, and a way in loses time where several ranks send to it. On mapped
- * memory no message is sent: the receiver reads and writes the bytes in place.
+ * lets a burst pass at once, and a way in loses time where several ranks send to it.
+ *
+ * On mapped memory no message is sent: the receiver reads and writes the bytes in place, or fetches
+ * short ones out of entry lines (mapped_price.h).
  *
  * Tested by tests/unit/collectives/choose/choose_test.c. */
 #include "collectives/choose/cost.h"
+
+#include "collectives/choose/mapped_price.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,6 +31,7 @@
 struct traffic {
     uint64_t sends, receives;
     uint64_t sent, received;
+    uint64_t fetched; /* received in entry lines */
     bool granted;
 };
 
@@ -41,6 +46,7 @@ struct actor {
 struct sample {
     const struct gyre_link_kinds *link_kinds;
     struct gyre_slice slice;
+    struct gyre_mapped_price mapped; /* on mapped memory */
     struct actor actor[SAMPLE_MAX];
     uint32_t actors;
 };
@@ -148,6 +154,19 @@ static enum gyre_link_kind kind_to(const struct sample *sample, const struct act
                                                         : sample->link_kinds->far;
 }
 
+static void count_mapped(const struct sample *sample, struct traffic *traffic,
+                         const struct gyre_step *step)
+{
+    traffic->granted |= !sample->mapped.exchanges;
+    if (step->kind == GYRE_SEND) {
+        traffic->sends++;
+        return;
+    }
+    traffic->receives++;
+    traffic->fetched += sample->mapped.exchanges ? step->length : 0;
+    traffic->received += step->at.buffer == GYRE_SCRATCH ? 0 : step->length;
+}
+
 static void count_step(const struct sample *sample, struct actor *actor,
                        const struct gyre_step *step)
 {
@@ -157,15 +176,18 @@ static void count_step(const struct sample *sample, struct actor *actor,
     }
     enum gyre_link_kind kind = kind_to(sample, actor, step->peer);
     struct traffic *traffic = &actor->traffic[kind];
+    if (kind == GYRE_LINK_MAPPED) {
+        count_mapped(sample, traffic, step);
+        return;
+    }
     traffic->granted |=
-        step->length > (kind >= GYRE_LINK_SHM ? GYRE_COST_UNASKED_NEAR : GYRE_COST_UNASKED);
+        step->length > (kind == GYRE_LINK_SHM ? GYRE_COST_UNASKED_NEAR : GYRE_COST_UNASKED);
     if (step->kind == GYRE_SEND) {
         traffic->sends++;
-        traffic->sent += kind == GYRE_LINK_MAPPED ? 0 : step->length;
+        traffic->sent += step->length;
     } else {
         traffic->receives++;
-        traffic->received +=
-            kind == GYRE_LINK_MAPPED && step->at.buffer == GYRE_SCRATCH ? 0 : step->length;
+        traffic->received += step->length;
     }
 }
 
@@ -217,6 +239,8 @@ static uint64_t kib_price(const struct sample *sample, const struct actor *actor
 {
     const struct gyre_link_kinds *link_kinds = sample->link_kinds;
     const struct gyre_tuning *tuning = link_kinds->tuning;
+    if (kind == GYRE_LINK_MAPPED)
+        return sample->mapped.kib_ps;
     if (kind != GYRE_LINK_NETWORK)
         return tuning->link[kind].kib_ps;
     return plus(is_slow(sample, actor) ? link_kinds->slow_kib_ps : tuning->link[kind].kib_ps,
@@ -225,7 +249,10 @@ static uint64_t kib_price(const struct sample *sample, const struct actor *actor
 
 static uint64_t price_bytes(const struct sample *sample, const struct actor *actor, int kind)
 {
-    return scaled(bytes_paid(sample, actor, kind), kib_price(sample, actor, kind), 1024);
+    uint64_t lines =
+        scaled(actor->traffic[kind].fetched, sample->link_kinds->tuning->line_kib_ps, 1024);
+    return plus(lines,
+                scaled(bytes_paid(sample, actor, kind), kib_price(sample, actor, kind), 1024));
 }
 
 static uint64_t price_messages(const struct sample *sample, const struct actor *actor, int kind)
@@ -280,8 +307,7 @@ static uint64_t price_folds(const struct sample *sample, const struct actor *act
 {
     const struct gyre_tuning *tuning = sample->link_kinds->tuning;
     bool mapped = sample->link_kinds->near == GYRE_LINK_MAPPED;
-    return scaled(actor->folded,
-                  mapped ? tuning->link[GYRE_LINK_MAPPED].kib_ps : tuning->fold_kib_ps, 1024);
+    return scaled(actor->folded, mapped ? sample->mapped.kib_ps : tuning->fold_kib_ps, 1024);
 }
 
 /* The time that this round takes the rank. */
@@ -362,6 +388,8 @@ int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_sl
     uint64_t rounds, idle, seen = 0;
     *cost = (struct gyre_cost){0};
     choose_ranks(&sample);
+    if (link_kinds->near == GYRE_LINK_MAPPED)
+        sample.mapped = gyre_mapped_price(&sample.slice, link_kinds->tuning);
     int status = fit(walk, algorithm, &sample, &rounds, &idle);
     for (uint64_t r = 0; !status && r < rounds && cost->path.all <= limit; r++) {
         struct gyre_cost_time time;

@@ -16,7 +16,8 @@
  * likely proportion.
  *
  * What a burst lets pass at once is no sum of prices. The model says how much it is with the prices
- * of one solution, and the next is found without it. Some lengths of a burst are tried so.
+ * of one solution, and the next is found without it. Some lengths of a burst are tried so, and some
+ * sizes of the caches that mapped memory has.
  *
  * Between machines the price of folds is not fitted but taken as it is: every byte that an
  * algorithm sends is folded, too, so trials do not tell the two apart. What went to the wrong one
@@ -28,15 +29,19 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define PRICES_MAX (5 * GYRE_LINK_KINDS + 1)
+#define PRICES_MAX (5 * GYRE_LINK_KINDS + 4)
 #define FLOOR      0.05
 #define PRIOR      0.001 /* a price off by all of itself weighs as much as a trial off by 0.1 % */
 #define ROUNDS     30
 #define ERROR_MIN  0.01 /* smaller errors count alike */
 #define BURST_GAIN 0.8  /* a burst leaves less than this of the errors without one */
 
+#define CACHE_KIB_LEAST (UINT64_C(256))
+#define CACHE_KIB_MOST  (UINT64_C(1) << 20)
+
 struct fit {
     uint32_t trials, prices;
+    uint32_t beyond;             /* the first of the prices beyond caches; the next is the other */
     uint64_t *price[PRICES_MAX]; /* in the tuning */
     double unit[PRICES_MAX];     /* the value of the price while the model computes its row */
     double likely[PRICES_MAX], value[PRICES_MAX];
@@ -86,6 +91,12 @@ static uint32_t list_prices(struct fit *fit, const struct gyre_trial *trial,
         add_price(fit, &tuning->incast_kib_ps, likely_incast(trial, kind, tuning), 1024);
         add_price(fit, &price->kib_ps, price->kib_ps, 1024);
     }
+    if (kinds & 1u << GYRE_LINK_MAPPED) {
+        add_price(fit, &tuning->line_kib_ps, tuning->line_kib_ps, 1024);
+        fit->beyond = fit->prices;
+        add_price(fit, &tuning->shared_kib_ps, tuning->shared_kib_ps, 1024);
+        add_price(fit, &tuning->memory_kib_ps, tuning->memory_kib_ps, 1024);
+    }
     if (kinds & ~(1u << GYRE_LINK_MAPPED) && !(kinds & 1u << GYRE_LINK_NETWORK))
         add_price(fit, &tuning->fold_kib_ps, tuning->fold_kib_ps, 1024);
     return kinds;
@@ -103,25 +114,52 @@ static int ask_cost(const struct gyre_trial *trial, const struct gyre_tuning *tu
     return status;
 }
 
+/* Fills the row of one trial, for prices from `first` to `end`. All prices are 0. */
+static int fill_row(struct fit *fit, const struct gyre_trial *trial, struct gyre_tuning *tuning,
+                    struct gyre_walk *walk, uint32_t t, uint32_t first, uint32_t end)
+{
+    int status = 0;
+    for (uint32_t p = first; !status && p < end; p++) {
+        double ns;
+        *fit->price[p] = (uint64_t)fit->unit[p];
+        status = ask_cost(trial, tuning, walk, &ns);
+        fit->row[t * PRICES_MAX + p] = (ns / trial->took_ns - fit->given[t]) / fit->unit[p];
+        *fit->price[p] = 0;
+    }
+    return status;
+}
+
+static void forget_prices(struct fit *fit)
+{
+    for (uint32_t p = 0; p < fit->prices; p++)
+        *fit->price[p] = 0;
+}
+
 static int fill_rows(struct fit *fit, const struct gyre_trial *trial, struct gyre_tuning *tuning)
 {
     struct gyre_walk walk = {0};
     int status = 0;
-    for (uint32_t p = 0; p < fit->prices; p++)
-        *fit->price[p] = 0;
+    forget_prices(fit);
     for (uint32_t t = 0; !status && t < fit->trials; t++) {
         status = ask_cost(&trial[t], tuning, &walk, &fit->given[t]);
         fit->given[t] /= trial[t].took_ns;
+        if (!status)
+            status = fill_row(fit, &trial[t], tuning, &walk, t, 0, fit->prices);
     }
-    for (uint32_t p = 0; !status && p < fit->prices; p++) {
-        *fit->price[p] = (uint64_t)fit->unit[p];
-        for (uint32_t t = 0; !status && t < fit->trials; t++) {
-            double ns;
-            status = ask_cost(&trial[t], tuning, &walk, &ns);
-            fit->row[t * PRICES_MAX + p] = (ns / trial[t].took_ns - fit->given[t]) / fit->unit[p];
-        }
-        *fit->price[p] = 0;
-    }
+    gyre_walk_deinit(&walk);
+    return status;
+}
+
+/* Fills again what depends on the sizes of caches. */
+static int fill_rows_beyond(struct fit *fit, const struct gyre_trial *trial,
+                            struct gyre_tuning *tuning)
+{
+    struct gyre_walk walk = {0};
+    int status = 0;
+    forget_prices(fit);
+    for (uint32_t t = 0; !status && t < fit->trials; t++)
+        if (trial[t].near == GYRE_LINK_MAPPED)
+            status = fill_row(fit, &trial[t], tuning, &walk, t, fit->beyond, fit->beyond + 2);
     gyre_walk_deinit(&walk);
     return status;
 }
@@ -287,6 +325,56 @@ static int find_burst(struct fit *fit, const struct gyre_trial *trial, struct gy
     return status ? status : find_prices_by_least_sum(fit, trial, tuning);
 }
 
+static int find_form(struct fit *fit, const struct gyre_trial *trial, struct gyre_tuning *tuning,
+                     uint32_t kinds)
+{
+    return kinds & 1u << GYRE_LINK_NETWORK ? find_burst(fit, trial, tuning)
+                                           : find_prices_by_least_sum(fit, trial, tuning);
+}
+
+/* The sizes of caches that are tried: the likely ones, and powers of two. */
+struct caches {
+    uint64_t own_kib, shared_kib;
+};
+
+static int try_caches(struct fit *fit, const struct gyre_trial *trial, struct gyre_tuning *tuning,
+                      uint32_t kinds, struct caches caches)
+{
+    tuning->own_cache_kib = caches.own_kib;
+    tuning->shared_cache_kib = caches.shared_kib;
+    int status = fill_rows_beyond(fit, trial, tuning);
+    return status ? status : find_form(fit, trial, tuning, kinds);
+}
+
+/* No time is in proportion to the size of a cache: some are tried. */
+static int find_caches(struct fit *fit, const struct gyre_trial *trial, struct gyre_tuning *tuning,
+                       uint32_t kinds)
+{
+    struct caches best = {tuning->own_cache_kib, tuning->shared_cache_kib}, c;
+    int status = find_form(fit, trial, tuning, kinds);
+    double least = sum_of_errors(fit);
+    for (c.own_kib = CACHE_KIB_LEAST; c.own_kib < CACHE_KIB_MOST; c.own_kib *= 2)
+        for (c.shared_kib = 2 * c.own_kib; c.shared_kib <= CACHE_KIB_MOST; c.shared_kib *= 2) {
+            if (!status)
+                status = try_caches(fit, trial, tuning, kinds, c);
+            if (!status && sum_of_errors(fit) < least) {
+                least = sum_of_errors(fit);
+                best = c;
+            }
+        }
+    return status ? status : try_caches(fit, trial, tuning, kinds, best);
+}
+
+static int find_all(struct fit *fit, const struct gyre_trial *trial, struct gyre_tuning *tuning,
+                    uint32_t kinds)
+{
+    int status = fill_rows(fit, trial, tuning);
+    if (status)
+        return status;
+    return kinds & 1u << GYRE_LINK_MAPPED ? find_caches(fit, trial, tuning, kinds)
+                                          : find_form(fit, trial, tuning, kinds);
+}
+
 static int error_percent(const struct fit *fit)
 {
     return (int)(100 * sum_of_errors(fit) / (fit->trials ? fit->trials : 1) + 0.5);
@@ -301,11 +389,9 @@ int gyre_fit(const struct gyre_trial *trial, uint32_t trials, struct gyre_tuning
                       .given = calloc((size_t)trials + 1, sizeof(double)),
                       .hidden = calloc((size_t)trials + 1, sizeof(double))};
     *kinds = list_prices(&fit, trial, tuning);
-    int status =
-        fit.row && fit.weight && fit.given && fit.hidden ? fill_rows(&fit, trial, tuning) : -ENOMEM;
-    if (!status)
-        status = *kinds & 1u << GYRE_LINK_NETWORK ? find_burst(&fit, trial, tuning)
-                                                  : find_prices_by_least_sum(&fit, trial, tuning);
+    int status = -ENOMEM;
+    if (fit.row && fit.weight && fit.given && fit.hidden)
+        status = find_all(&fit, trial, tuning, *kinds);
     set_prices(&fit);
     if (!status)
         status = error_percent(&fit);

@@ -31,7 +31,12 @@ const struct gyre_tuning gyre_tuning_built_in = {
     .link = {[GYRE_LINK_NETWORK] = {15000, 2000, 15000, 350000},
              [GYRE_LINK_LOOPBACK] = {1500, 16000, 12000, 340000},
              [GYRE_LINK_SHM] = {500, 700, 1000, 120000},
-             [GYRE_LINK_MAPPED] = {60, 30, 0, 12000}},
+             [GYRE_LINK_MAPPED] = {60, 30, 250, 12000}},
+    .line_kib_ps = 70000,
+    .shared_kib_ps = 12000,
+    .own_cache_kib = 1024,
+    .memory_kib_ps = 36000,
+    .shared_cache_kib = 16384,
     .fold_kib_ps = 40000,
     .crowd = 16,
     .window_kib = 2048,
@@ -56,21 +61,33 @@ struct key {
         LINK_KEY(kind, word, message_ns, 0, 1000000000),                                           \
         LINK_KEY(kind, word, grant_ns, 0, 1000000000),                                             \
         LINK_KEY(kind, word, kib_ps, 1, 1000000000000)
-#define NETWORK_KEY(field, least, most)                                                            \
+#define OWN_KEY(kind, word, field, least, most)                                                    \
     {                                                                                              \
-        "network." #field, offsetof(struct gyre_tuning, field), GYRE_LINK_NETWORK, least, most     \
+        word "." #field, offsetof(struct gyre_tuning, field), kind, least, most                    \
     }
+#define NETWORK_KEY(field, least, most) OWN_KEY(GYRE_LINK_NETWORK, "network", field, least, most)
+#define MAPPED_KEY(field, least, most)  OWN_KEY(GYRE_LINK_MAPPED, "mapped", field, least, most)
 #define PLAIN_KEY(field, least, most)                                                              \
     {                                                                                              \
 #field, offsetof(struct gyre_tuning, field), -1, least, most                               \
     }
 
 static const struct key keys[] = {
-    LINK_KEYS(GYRE_LINK_NETWORK, "network"), NETWORK_KEY(incast_kib_ps, 0, 1000000000000),
-    NETWORK_KEY(burst_bytes, 0, 1 << 30),    LINK_KEYS(GYRE_LINK_LOOPBACK, "loopback"),
-    LINK_KEYS(GYRE_LINK_SHM, "shm"),         LINK_KEYS(GYRE_LINK_MAPPED, "mapped"),
-    PLAIN_KEY(fold_kib_ps, 1, 1000000000),   PLAIN_KEY(crowd, 1, 1000000),
-    PLAIN_KEY(window_kib, 1, 1 << 30),       PLAIN_KEY(spill_percent, 0, 1000),
+    LINK_KEYS(GYRE_LINK_NETWORK, "network"),
+    NETWORK_KEY(incast_kib_ps, 0, 1000000000000),
+    NETWORK_KEY(burst_bytes, 0, 1 << 30),
+    LINK_KEYS(GYRE_LINK_LOOPBACK, "loopback"),
+    LINK_KEYS(GYRE_LINK_SHM, "shm"),
+    LINK_KEYS(GYRE_LINK_MAPPED, "mapped"),
+    MAPPED_KEY(line_kib_ps, 0, 1000000000000),
+    MAPPED_KEY(shared_kib_ps, 0, 1000000000000),
+    MAPPED_KEY(own_cache_kib, 1, 1 << 30),
+    MAPPED_KEY(memory_kib_ps, 0, 1000000000000),
+    MAPPED_KEY(shared_cache_kib, 1, 1 << 30),
+    PLAIN_KEY(fold_kib_ps, 1, 1000000000),
+    PLAIN_KEY(crowd, 1, 1000000),
+    PLAIN_KEY(window_kib, 1, 1 << 30),
+    PLAIN_KEY(spill_percent, 0, 1000),
 };
 
 enum { KEYS = sizeof keys / sizeof *keys };
@@ -99,6 +116,13 @@ uint64_t gyre_tuning_hash(const struct gyre_tuning *tuning)
     for (int i = 0; i < KEYS; i++)
         hash = gyre_mix64(hash + value(tuning, &keys[i]));
     return hash;
+}
+
+void gyre_tuning_take(struct gyre_tuning *tuning, const struct gyre_tuning *from, uint32_t kinds)
+{
+    for (int i = 0; i < KEYS; i++)
+        if (keys[i].kind >= 0 && kinds & 1u << keys[i].kind)
+            *field(tuning, &keys[i]) = value(from, &keys[i]);
 }
 
 /* -- reading ----------------------------------------------------------------------------------- */

@@ -29,8 +29,10 @@ extern const char *const gyre_link_kind_name[]; /* "network", "loopback", "shm",
 struct gyre_price {
     uint64_t latency_ns; /* of a round: from the first send to the arrival of the last byte */
     uint64_t message_ns; /* of each message that a rank sends or receives in a round */
-    uint64_t grant_ns;   /* of a round with long messages, which wait for a grant */
-    uint64_t kib_ps;     /* of each KiB that a rank sends and receives at once */
+    /* Of a round with long messages, which wait for a grant; on mapped memory of a round in which
+     * ranks tell where their buffers are. */
+    uint64_t grant_ns;
+    uint64_t kib_ps; /* of each KiB that a rank sends and receives at once */
 };
 
 struct gyre_tuning {
@@ -41,6 +43,11 @@ struct gyre_tuning {
     /* Of the network: so many bytes that a way has not carried in a pause pass at once behind it,
      * as a shaper's bucket lets them. */
     uint64_t burst_bytes;
+    /* Of mapped memory: added to kib_ps, for what travels in the entry lines, and for what of the
+     * buffers of all ranks together is beyond so many KiB. */
+    uint64_t line_kib_ps;
+    uint64_t shared_kib_ps, own_cache_kib;    /* not in the caches that cores have of their own */
+    uint64_t memory_kib_ps, shared_cache_kib; /* in no cache */
     uint64_t fold_kib_ps;   /* of each KiB that a fold or a copy reads or writes */
     uint64_t crowd;         /* messages in a round above this number cost twice */
     uint64_t window_kib;    /* slices under way together up to this size stay in the cache */
@@ -63,6 +70,9 @@ int gyre_tuning_parse(const char *name, const char *text, struct gyre_tuning *tu
  * format's first and last line. Returns the length that the text needs, as snprintf does. */
 int gyre_tuning_format(char *text, size_t size, const struct gyre_tuning *tuning,
                        uint32_t measured);
+
+/* Copies the values of these kinds (bits 1 << kind). */
+void gyre_tuning_take(struct gyre_tuning *tuning, const struct gyre_tuning *from, uint32_t kinds);
 
 /* A hash of the values, from whatever file. */
 uint64_t gyre_tuning_hash(const struct gyre_tuning *tuning);

@@ -72,6 +72,7 @@ static void all_kinds_of_a_machine_are_priced(void **state)
     assert_int_not_equal(tuning.link[GYRE_LINK_SHM].kib_ps, 7);
     assert_int_not_equal(tuning.link[GYRE_LINK_LOOPBACK].kib_ps,
                          gyre_tuning_built_in.link[GYRE_LINK_LOOPBACK].kib_ps);
+    assert_int_not_equal(tuning.line_kib_ps, gyre_tuning_built_in.line_kib_ps);
     get(text, sizeof text);
     assert_true(rig_has(text, "\n# loopback: 3 ranks on 3 nodes, "));
     assert_true(rig_has(text, "\n# shm: 3 ranks on 1 node, "));

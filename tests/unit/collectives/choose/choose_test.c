@@ -436,6 +436,62 @@ static void the_runner_up_goes_by_messages(void **state)
     }
 }
 
+/* -- mapped memory ----------------------------------------------------------------------------- */
+
+/* Without latencies: a rank of four fetches three lines, and sums four inputs into one output. */
+static void what_comes_in_lines_has_its_price(void **state)
+{
+    struct gyre_tuning tuning = {.crowd = 16, .window_kib = 2048, .line_kib_ps = 1024000};
+    struct gyre_question question = ask(GYRE_VERB_ALL_REDUCE, 4, 4096, GYRE_LINK_MAPPED);
+    struct gyre_choice best, second;
+    question.mapped = true;
+    question.link_kinds.tuning = &tuning;
+    assert_int_equal(gyre_choose(&question, &best, &second, NULL), 0);
+    assert_int_equal(best.cost_ps, 3 * 4096 * 1000);
+    tuning.link[GYRE_LINK_MAPPED] = (struct gyre_price){5, 0, 7, 1024};
+    assert_int_equal(gyre_choose(&question, &best, &second, NULL), 0);
+    assert_int_equal(best.cost_ps, 5000 + 3 * 4096 * 1000 + 5 * 4096);
+    question = ask(GYRE_VERB_ALL_REDUCE, 4, 8192, GYRE_LINK_MAPPED); /* PUSH: two rounds, no line */
+    question.mapped = true;
+    question.link_kinds.tuning = &tuning;
+    assert_int_equal(gyre_choose(&question, &best, &second, NULL), 0);
+    assert_int_equal(best.cost_ps, 2 * (5000 + 7000) + 5 * 2048 + 3 * 2048 / 3);
+}
+
+static uint64_t mapped_price(const struct gyre_tuning *tuning, enum gyre_verb verb, uint64_t bytes)
+{
+    struct gyre_question question = ask(verb, 4, bytes, GYRE_LINK_MAPPED);
+    struct gyre_choice best, second;
+    question.mapped = true;
+    question.link_kinds.tuning = tuning;
+    assert_int_equal(gyre_choose(&question, &best, &second, NULL), 0);
+    return best.cost_ps;
+}
+
+/* Of four ranks' buffers, INPUT and OUTPUT, bytes cost more from each size of caches on. Of a
+ * broadcast these are five: the root alone has an INPUT. */
+static void what_outgrows_caches_costs_more(void **state)
+{
+    enum { MIB = 1 << 20 };
+    struct gyre_tuning tuning = {.crowd = 16,
+                                 .window_kib = 2048,
+                                 .link[GYRE_LINK_MAPPED].kib_ps = 1024,
+                                 .shared_kib_ps = 2048,
+                                 .own_cache_kib = 8 << 10,
+                                 .memory_kib_ps = 4096,
+                                 .shared_cache_kib = 32 << 10};
+    const uint64_t in_cache = mapped_price(&tuning, GYRE_VERB_ALL_REDUCE, MIB);
+    assert_int_equal(in_cache, 5 * MIB / 4 + MIB / 4); /* 8 MiB of buffers: no more fits */
+    assert_int_equal(mapped_price(&tuning, GYRE_VERB_ALL_REDUCE, 2 * MIB),
+                     2 * in_cache + 2 * in_cache * 2 / 2); /* half of 16 MiB is beyond */
+    assert_int_equal(mapped_price(&tuning, GYRE_VERB_ALL_REDUCE, 8 * MIB),
+                     8 * in_cache + 8 * in_cache * 2 * 7 / 8 + 8 * in_cache * 4 / 2);
+    const uint64_t cast = mapped_price(&tuning, GYRE_VERB_BROADCAST, MIB);
+    assert_int_equal(mapped_price(&tuning, GYRE_VERB_BROADCAST, 3 * MIB / 2), cast + cast / 2);
+    assert_true(mapped_price(&tuning, GYRE_VERB_BROADCAST, 2 * MIB) > 2 * cast);
+    assert_true(mapped_price(&tuning, GYRE_VERB_ALL_TO_ALL, UINT64_C(1) << 60) > cast);
+}
+
 /* -- rules ------------------------------------------------------------------------------------- */
 
 static const char *ruled(const char *text, enum gyre_verb verb, uint64_t bytes)
@@ -605,6 +661,8 @@ int main(void)
         cmocka_unit_test(order_is_kept_where_it_counts),
         cmocka_unit_test(the_runner_up_is_dearer),
         cmocka_unit_test(the_runner_up_goes_by_messages),
+        cmocka_unit_test(what_comes_in_lines_has_its_price),
+        cmocka_unit_test(what_outgrows_caches_costs_more),
         cmocka_unit_test(the_first_rule_that_fits_is_taken),
         cmocka_unit_test(a_rule_that_does_not_suit_is_passed_over),
         cmocka_unit_test(unequal_blocks_have_a_word),

@@ -28,6 +28,11 @@ static struct gyre_tuning sample(void)
         tuning.link[kind] = (struct gyre_price){next, next + 1, next + 2, next + 3};
     tuning.incast_kib_ps = next++;
     tuning.burst_bytes = next++;
+    tuning.line_kib_ps = next++;
+    tuning.shared_kib_ps = next++;
+    tuning.own_cache_kib = next++;
+    tuning.memory_kib_ps = next++;
+    tuning.shared_cache_kib = next++;
     tuning.fold_kib_ps = next++;
     tuning.crowd = next++;
     tuning.window_kib = next++;
@@ -61,6 +66,31 @@ static void what_is_missing_keeps_its_value(void **state)
     assert_memory_equal(&read.link[GYRE_LINK_LOOPBACK],
                         &gyre_tuning_built_in.link[GYRE_LINK_LOOPBACK], sizeof(struct gyre_price));
     assert_int_not_equal(gyre_tuning_hash(&read), gyre_tuning_hash(&gyre_tuning_built_in));
+}
+
+static uint32_t differences(const struct gyre_tuning *a, const struct gyre_tuning *b)
+{
+    const uint64_t *x = (const uint64_t *)(const void *)a, *y = (const uint64_t *)(const void *)b;
+    uint32_t count = 0;
+    for (size_t i = 0; i < sizeof *a / sizeof *x; i++)
+        count += x[i] != y[i];
+    return count;
+}
+
+/* What is taken of the kinds is all of them but the plain values, and nothing else. */
+static void values_are_taken_by_their_kinds(void **state)
+{
+    struct gyre_tuning from = sample(), to = gyre_tuning_built_in;
+    const uint32_t all = sizeof to / sizeof(uint64_t);
+    gyre_tuning_take(&to, &from, 0);
+    assert_memory_equal(&to, &gyre_tuning_built_in, sizeof to);
+    gyre_tuning_take(&to, &from, 1u << GYRE_LINK_MAPPED);
+    assert_int_equal(differences(&to, &gyre_tuning_built_in), 9);
+    assert_int_equal(to.shared_cache_kib, from.shared_cache_kib);
+    gyre_tuning_take(&to, &from, (1u << GYRE_LINK_KINDS) - 1);
+    assert_int_equal(differences(&to, &from), 4);
+    assert_int_equal(differences(&to, &gyre_tuning_built_in), all - 4);
+    assert_int_equal(to.fold_kib_ps, gyre_tuning_built_in.fold_kib_ps);
 }
 
 /* Each value counts in the hash, and where it stands. */
@@ -164,6 +194,20 @@ static uint32_t take(struct gyre_trial *trial, uint32_t n, enum gyre_link_kind k
     return trials;
 }
 
+static void take_one(struct gyre_trial *trial, uint32_t n, enum gyre_link_kind kind, uint64_t bytes,
+                     const struct gyre_tuning *truth)
+{
+    struct gyre_link_kinds link_kinds = {kind, kind, truth};
+    struct gyre_slice slice = {.n = n, .element = 4, .count = bytes / 4, .small = 4096};
+    const struct gyre_algorithm *direct = gyre_algorithm_find("direct");
+    struct gyre_walk walk = {0};
+    struct gyre_cost cost;
+    assert_int_equal(gyre_cost_slice(direct, &slice, &link_kinds, GYRE_COST_NEVER, &walk, &cost),
+                     0);
+    *trial = (struct gyre_trial){direct, slice, kind, kind, (double)cost.path.all / 1000};
+    gyre_walk_deinit(&walk);
+}
+
 static void assert_near(uint64_t found, uint64_t right)
 {
     if (found > right + right / 10 || found < right - right / 10)
@@ -247,6 +291,36 @@ static void a_burst_is_found_again(void **state)
     }
 }
 
+/* Mapped memory: what lines cost, what PUSH tells, and two caches with a price beyond each. */
+static void caches_are_found_again(void **state)
+{
+    static const uint64_t sizes[] = {64,     1536,   3072,    4160,     12288,   98304,
+                                     262144, 786432, 3 << 20, 10 << 20, 32 << 20};
+    struct gyre_tuning truth = gyre_tuning_built_in, found = gyre_tuning_built_in;
+    const struct gyre_price *right = &truth.link[GYRE_LINK_MAPPED];
+    struct gyre_trial trial[16];
+    uint32_t priced, trials = 0;
+    truth.link[GYRE_LINK_MAPPED] = (struct gyre_price){100, 50, 700, 17000};
+    truth.line_kib_ps = 220000;
+    truth.shared_kib_ps = 20000;
+    truth.own_cache_kib = 2048;
+    truth.memory_kib_ps = 90000;
+    truth.shared_cache_kib = 32768;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        take_one(&trial[trials++], 2, GYRE_LINK_MAPPED, sizes[i], &truth);
+    assert_in_range(gyre_fit(trial, trials, &found, &priced), 0, 1);
+    assert_int_equal(priced, 1u << GYRE_LINK_MAPPED);
+    assert_near(found.link[GYRE_LINK_MAPPED].latency_ns + found.link[GYRE_LINK_MAPPED].message_ns,
+                right->latency_ns + right->message_ns);
+    assert_near(found.link[GYRE_LINK_MAPPED].grant_ns, right->grant_ns);
+    assert_near(found.link[GYRE_LINK_MAPPED].kib_ps, right->kib_ps);
+    assert_near(found.line_kib_ps, truth.line_kib_ps);
+    assert_near(found.shared_kib_ps, truth.shared_kib_ps);
+    assert_int_equal(found.own_cache_kib, truth.own_cache_kib);
+    assert_near(found.memory_kib_ps, truth.memory_kib_ps);
+    assert_int_equal(found.shared_cache_kib, truth.shared_cache_kib);
+}
+
 /* Two ranks cannot tell latency from message; their sum is found, and nothing goes below 0. */
 static void what_cannot_be_told_apart_is_shared(void **state)
 {
@@ -270,6 +344,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(what_is_missing_keeps_its_value),
+        cmocka_unit_test(values_are_taken_by_their_kinds),
         cmocka_unit_test(one_value_changes_the_hash),
         cmocka_unit_test(a_file_cut_short_is_noticed),
         cmocka_unit_test(wrong_lines_are_told),
@@ -277,6 +352,7 @@ int main(void)
         cmocka_unit_test(folds_are_not_fitted_to_the_network),
         cmocka_unit_test(an_incast_is_found_again),
         cmocka_unit_test(a_burst_is_found_again),
+        cmocka_unit_test(caches_are_found_again),
         cmocka_unit_test(what_cannot_be_told_apart_is_shared),
         cmocka_unit_test(files_that_cannot_be_read_are_told),
     };
