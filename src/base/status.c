@@ -16,6 +16,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 const char *gyre_status_name(int status)
 {
@@ -58,12 +59,18 @@ static void finish_text(char *text, int wanted)
     gyre_printable_lines(text);
 }
 
-/* Names the limit of descriptors, whoever ran into it, where the text does not. */
+/* Names the limit of descriptors or of address space, whoever ran into it, where the text does
+ * not. */
 static void name_limit(struct gyre_trouble *trouble)
 {
-    size_t length = strlen(trouble->text);
+    struct rlimit space;
+    size_t length = strlen(trouble->text), room = sizeof trouble->text - length;
     if (trouble->status == -EMFILE && !strstr(trouble->text, "ulimit -n"))
-        snprintf(trouble->text + length, sizeof trouble->text - length, "; raise `ulimit -n`");
+        snprintf(trouble->text + length, room, "; raise `ulimit -n`");
+    else if (trouble->status == -ENOMEM && !strstr(trouble->text, "ulimit -v") &&
+             !getrlimit(RLIMIT_AS, &space) && space.rlim_cur != RLIM_INFINITY)
+        snprintf(trouble->text + length, room, "; `ulimit -v` allows %llu KiB",
+                 (unsigned long long)space.rlim_cur / 1024);
 }
 
 int gyre_trouble_set(struct gyre_trouble *trouble, int status, const char *format, ...)

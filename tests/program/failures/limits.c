@@ -1,6 +1,6 @@
 /* A limit of the machine ends a run with a sentence that names the limit, and no process is left:
- * `gyre train` of two ranks in a shell that has lowered one. Limits of one rank's descriptors are a
- * sample of four of sixteen in haste. */
+ * `gyre train` of two ranks in a shell that has lowered one. Limits of one rank are a fourth in
+ * haste. */
 #include "rig/haste.h"
 #include "rig/launch_rig.h"
 #include "rig/sanitized.h"
@@ -42,36 +42,51 @@ static void descriptors(void **state)
     expect_under("ulimit -n 12", TRAIN, "Too many open files (see ulimit -n");
 }
 
-/* Runs two ranks, of which one may open few files. What it runs into is told, by whom and when it
- * may be; GYRE_LOG keeps back the warning that tells of the limit beforehand. */
-static void run_with_few(const char *transport, int rank, int most)
+/* Runs two ranks, of which one is under `ulimit OPTION VALUE`. What it runs into is told, by whom
+ * and when it may be; GYRE_LOG keeps back a warning that tells of descriptors beforehand. */
+static void limit_one_rank(const char *transport, int rank, const char *option, int value)
 {
     static char script[9000];
+    char limit[32];
     snprintf(script, sizeof script,
              "exec env -i PATH=\"$PATH\" GYRE_LOG=error GYRE_TRANSPORT=%s %s run -n 2 sh -c '"
-             "[ $RANK = %d ] && ulimit -n %d; exec %s train --preset wine --epochs 1 --quiet'",
-             transport, rig_tool(), rank, most, rig_tool());
+             "[ $RANK = %d ] && ulimit %s %d; exec %s train --preset wine --epochs 1 --quiet'",
+             transport, rig_tool(), rank, option, value, rig_tool());
+    snprintf(limit, sizeof limit, "ulimit %s", option);
     rig_run(&rig, NULL, WORDS("-n", "1", SHELL(script)));
     rig_wait_lifeless(&rig);
     rig_end(&rig);
-    if (rig.code && !rig_has(rig.err_text, "ulimit -n"))
-        fail_msg("%s, %d files of rank %d: %s", transport, most, rank, rig.err_text);
+    if (rig.code && !rig_has(rig.err_text, limit))
+        fail_msg("%s, ulimit %s %d of rank %d: %s", transport, option, value, rank, rig.err_text);
+}
+
+/* All limits of one rank from `least` on, `step` apart: in haste four times as far. */
+static void limit_each_rank(const char *option, int least, int most, int step)
+{
+#ifdef SANITIZED
+    print_message("skipped: a sanitizer needs more than the limit allows\n");
+    skip();
+#endif
+    step = in_haste() ? 4 * step : step;
+    for (int rank = 0; rank < 2; rank++)
+        for (int value = least; value < most; value += step) {
+            limit_one_rank("shm", rank, option, value);
+            limit_one_rank("tcp", rank, option, value);
+        }
 }
 
 /* Wherever the descriptors of one rank end, beginning with the first file that it opens. */
 static void descriptors_of_one_rank(void **state)
 {
-    const int step = in_haste() ? 4 : 1;
     (void)state;
-#ifdef SANITIZED
-    print_message("skipped: a sanitizer needs more than the limit allows\n");
-    skip();
-#endif
-    for (int rank = 0; rank < 2; rank++)
-        for (int most = 6; most < 22; most += step) {
-            run_with_few("shm", rank, most);
-            run_with_few("tcp", rank, most);
-        }
+    limit_each_rank("-n", 6, 22, 1);
+}
+
+/* From what loads the program to what is enough. */
+static void address_space_of_one_rank(void **state)
+{
+    (void)state;
+    limit_each_rank("-v", 26000, 38000, 1000);
 }
 
 static void sizes_of_files(void **state)
@@ -178,6 +193,7 @@ int main(void)
         cmocka_unit_test(descriptors_of_one_rank),
         cmocka_unit_test(sizes_of_files),
         cmocka_unit_test(address_space),
+        cmocka_unit_test(address_space_of_one_rank),
         cmocka_unit_test(locked_memory),
         cmocka_unit_test(memory_of_a_group),
         cmocka_unit_test(full_disk_under_the_output),

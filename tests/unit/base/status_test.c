@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static void test_status_names(void **state)
 {
@@ -78,6 +79,25 @@ static void test_the_limit_of_descriptors_is_named(void **state)
     assert_int_equal(strlen(trouble.text), GYRE_TROUBLE_MAX - 1);
 }
 
+/* Where there is one. */
+static void test_the_limit_of_address_space_is_named(void **state)
+{
+    struct gyre_trouble trouble = {0};
+    struct rlimit before, limit;
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    limit = before;
+    limit.rlim_cur = (rlim_t)1 << 50;
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    gyre_trouble_set(&trouble, -ENOMEM, "no memory");
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_string_equal(trouble.text, "no memory; `ulimit -v` allows 1099511627776 KiB");
+    if (before.rlim_cur != RLIM_INFINITY)
+        return;
+    trouble = (struct gyre_trouble){0};
+    gyre_trouble_set(&trouble, -ENOMEM, "no memory");
+    assert_string_equal(trouble.text, "no memory");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -86,6 +106,7 @@ int main(void)
         cmocka_unit_test(test_long_trouble_is_marked),
         cmocka_unit_test(test_trouble_is_printable),
         cmocka_unit_test(test_the_limit_of_descriptors_is_named),
+        cmocka_unit_test(test_the_limit_of_address_space_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
