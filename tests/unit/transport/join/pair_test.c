@@ -174,7 +174,7 @@ static void a_proven_peer_is_waited_for(void **state)
     join_rig_close(&lower);
 }
 
-/* -- what is no message ------------------------------------------------------------------------- */
+/* -- what is no message ---------------------------------------------------------------------- */
 
 enum { FIELDS = 48, U1 = FIELDS + GYRE_DIGEST_BYTES, U2 = 64, U3 = 36 };
 
