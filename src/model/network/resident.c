@@ -15,8 +15,8 @@
 #define WORD_OF(word)   #word
 
 /* Whether so many bytes may be there, as GYRE_RESIDENT or the device's memory says. */
-static int find_room(const struct gyre_resident *r, uint64_t samples, bool *room,
-                     struct gyre_trouble *trouble)
+static int fits_device(const struct gyre_resident *r, uint64_t samples, bool *room,
+                       struct gyre_trouble *trouble)
 {
     const uint64_t bytes = samples * r->features * sizeof(float);
     uint64_t asked = 0;
@@ -73,7 +73,7 @@ int gyre_resident_init(struct gyre_resident *r, struct gyre_processor *on,
     *r = (struct gyre_resident){.on = on, .features = set->features, .batch = batch};
     bool room = false;
     int status =
-        on->table->memory == GYRE_MEMORY_HOST ? 0 : find_room(r, set->samples, &room, trouble);
+        on->table->memory == GYRE_MEMORY_HOST ? 0 : fits_device(r, set->samples, &room, trouble);
     if (status || !room || !allocate_resident(r, set->samples))
         return status;
     status = bring_all(r, set, trouble);
