@@ -16,13 +16,21 @@ int gyre_train_share_buffers(struct gyre_train *t)
     return gyre_train_explain(t, status);
 }
 
+/* Where a device computes, the next batch comes while one is evaluated. */
 static int evaluate_batch(struct gyre_train *t, const struct gyre_dataset *set,
-                          const struct gyre_batch *batch)
+                          struct gyre_loader *loader, const struct gyre_batch *batch)
 {
+    const struct gyre_feed_batch rows = gyre_train_fed(batch);
+    const float *x = batch->x;
+    int status = 0;
     if (!batch->samples)
         return 0;
-    return gyre_replica_forward(&t->replica, batch->x, batch->samples, false,
-                                gyre_train_wanted(set, batch), t->trouble);
+    if (gyre_feed_has(&t->viewed))
+        status = gyre_feed_take(&t->viewed, &rows, &x, t->trouble);
+    if (!status)
+        status = gyre_replica_forward(&t->replica, x, batch->samples, false,
+                                      gyre_train_wanted(set, batch), t->trouble);
+    return status ? status : gyre_train_bring_next(t, &t->viewed, loader);
 }
 
 enum { GO_ON, END, STOP, FAILED };
@@ -41,12 +49,13 @@ static int evaluate_own(struct gyre_train *t, const struct gyre_dataset *set,
     int status = gyre_loader_begin(loader, 0, 0, t->trouble), told = 0;
     int32_t of_all = GO_ON;
     struct gyre_batch batch;
+    gyre_feed_forget(&t->viewed);
     gyre_replica_clear_loss(&t->replica);
     while (!told && of_all == GO_ON) {
         if (!status)
             status = gyre_loader_next(loader, &batch, t->trouble);
         if (!status)
-            status = evaluate_batch(t, set, &batch);
+            status = evaluate_batch(t, set, loader, &batch);
         told = vote_on(t, status, &of_all);
     }
     t->stop |= of_all == STOP;
@@ -55,6 +64,15 @@ static int evaluate_own(struct gyre_train *t, const struct gyre_dataset *set,
         status = taken ? taken : status;
     }
     return status < 0 ? status : told;
+}
+
+/* Of one batch there is none to bring. Once made it serves all sets. */
+static bool comes_ahead(struct gyre_train *t, const struct gyre_dataset *set)
+{
+    struct gyre_processor *on = gyre_model_processor(t->replica.model);
+    if (!t->viewed.on && set->samples > t->room * (uint64_t)t->n)
+        gyre_feed_init(&t->viewed, on, t->room, set->features);
+    return gyre_feed_has(&t->viewed);
 }
 
 static int open_shares(struct gyre_train *t, const struct gyre_dataset *set,
@@ -69,8 +87,8 @@ static int open_shares(struct gyre_train *t, const struct gyre_dataset *set,
     int status = gyre_sampler_create(sampler, &options);
     if (status)
         return gyre_trouble_set(t->trouble, status, "%s", gyre_error(NULL));
-    return gyre_loader_create(loader, set, *sampler, t->room * (uint64_t)t->n, t->room, 0,
-                              t->trouble);
+    return gyre_loader_create(loader, set, *sampler, t->room * (uint64_t)t->n, t->room,
+                              comes_ahead(t, set) ? GYRE_TRAIN_AHEAD : 0, t->trouble);
 }
 
 int gyre_train_evaluate(struct gyre_train *t, const struct gyre_dataset *set,

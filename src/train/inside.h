@@ -103,6 +103,7 @@ struct gyre_train {
     struct gyre_loader *loader;
     struct gyre_resident resident; /* the samples on the device, where they are */
     struct gyre_feed feed;         /* batches on their way there, where they are not */
+    struct gyre_feed viewed;       /* the same of evaluations, where they have several */
     struct gyre_train_shares shares;
     uint64_t span; /* samples of all ranks in a part of a step */
     uint64_t room; /* samples of one rank in a part of a step, at most */
@@ -135,6 +136,8 @@ struct gyre_train {
     struct gyre_trouble report_trouble; /* a file that could not be written: training goes on */
     struct gyre_train_outcome *outcome;
 };
+
+#define GYRE_TRAIN_AHEAD 2 /* batches that a thread gathers ahead */
 
 /* -- setup.c ----------------------------------------------------------------------------------- */
 
@@ -236,6 +239,15 @@ void gyre_train_free_shares(struct gyre_train *t);
 /* GYRE_AGAIN at the end of the epoch. On a device the host may learn of the end of a step in the
  * next one (model/network/late.h). */
 int gyre_train_step(struct gyre_train *t);
+
+/* While the device computes: the batch that the loader will give next, to a feed that may be none. */
+int gyre_train_bring_next(struct gyre_train *t, struct gyre_feed *feed, struct gyre_loader *loader);
+
+/* The rows of a batch as a feed knows them. */
+static inline struct gyre_feed_batch gyre_train_fed(const struct gyre_batch *batch)
+{
+    return (struct gyre_feed_batch){batch->x, batch->samples, batch->epoch, batch->cursor};
+}
 
 /* Until the end of every step is known, before anything else than a step. */
 int gyre_train_settle(struct gyre_train *t);

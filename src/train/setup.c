@@ -14,9 +14,8 @@
 #include <string.h>
 
 #define PREFETCH_BYTES (UINT64_C(64) << 20) /* of a data set that may not be in memory */
-#define PREFETCH_AHEAD 2
-#define EVALUATED      256 /* samples of a rank at a time, without steps */
-#define BATCH          32u /* of a rank, where nothing is asked for */
+#define EVALUATED      256                  /* samples of a rank at a time, without steps */
+#define BATCH          32u                  /* of a rank, where nothing is asked for */
 
 static int no_memory_to_set_up(struct gyre_train *t)
 {
@@ -180,7 +179,7 @@ static int make_sampler(struct gyre_train *t)
     bool slow = t->data.samples * t->data.features > PREFETCH_BYTES || gyre_feed_has(&t->feed);
     if (!status)
         status = gyre_loader_create(&t->loader, &t->data, t->sampler, t->span, t->room,
-                                    slow ? PREFETCH_AHEAD : 0, t->trouble);
+                                    slow ? GYRE_TRAIN_AHEAD : 0, t->trouble);
     if (!status && gyre_resident_has(&t->resident))
         gyre_loader_leave_rows(t->loader);
     return status;
@@ -345,6 +344,7 @@ int gyre_train_deal(struct gyre_train *t)
     gyre_sampler_destroy(t->sampler);
     t->loader = NULL;
     t->sampler = NULL;
+    gyre_feed_deinit(&t->viewed);                /* its batches may be larger from here on */
     gyre_repeat_forget(&t->replica.late.repeat); /* rows may lie elsewhere */
     int status = find_span(t);
     return status ? status : make_order(t);
@@ -402,6 +402,7 @@ void gyre_train_close(struct gyre_train *t)
     gyre_checkpoint_destroy(t->checkpoint);
     gyre_resident_deinit(&t->resident);
     gyre_feed_deinit(&t->feed);
+    gyre_feed_deinit(&t->viewed);
     gyre_replica_deinit(&t->replica);
     gyre_loader_destroy(t->loader);
     gyre_sampler_destroy(t->sampler);

@@ -14,29 +14,28 @@
 
 /* -- a part: forward and backward -------------------------------------------------------------- */
 
-static struct gyre_feed_batch feed_batch_of(const struct gyre_batch *batch)
-{
-    return (struct gyre_feed_batch){batch->x, batch->samples, batch->epoch, batch->cursor};
-}
-
 /* The rows of a batch: the device's where samples are there, or were brought ahead. */
 static int rows_of_batch(struct gyre_train *t, const struct gyre_batch *batch, const float **x)
 {
-    const struct gyre_feed_batch rows = feed_batch_of(batch);
+    const struct gyre_feed_batch rows = gyre_train_fed(batch);
     *x = batch->x;
     if (gyre_resident_has(&t->resident))
         return gyre_resident_rows(&t->resident, batch->index, batch->samples, x, t->trouble);
     return gyre_feed_has(&t->feed) ? gyre_feed_take(&t->feed, &rows, x, t->trouble) : 0;
 }
 
-/* While the device computes. */
-static int bring_next(struct gyre_train *t)
+int gyre_train_bring_next(struct gyre_train *t, struct gyre_feed *feed, struct gyre_loader *loader)
 {
     struct gyre_batch next;
-    if (!gyre_feed_has(&t->feed) || gyre_loader_look_ahead(t->loader, &next))
+    if (!gyre_feed_has(feed) || gyre_loader_look_ahead(loader, &next))
         return 0;
-    const struct gyre_feed_batch rows = feed_batch_of(&next);
-    return rows.samples ? gyre_feed_bring(&t->feed, &rows, t->trouble) : 0;
+    const struct gyre_feed_batch rows = gyre_train_fed(&next);
+    return rows.samples ? gyre_feed_bring(feed, &rows, t->trouble) : 0;
+}
+
+static int bring_next(struct gyre_train *t)
+{
+    return gyre_train_bring_next(t, &t->feed, t->loader);
 }
 
 /* A single rank posts its step to the end first, which may be when its passes begin (late.h). */

@@ -92,6 +92,15 @@ graphs() { # steps that are graphs, options
 graphs '12 of 19' "--preset wine --epochs 4 --optimizer adamw --schedule cosine --clip 0.5"
 graphs '8 of 14' "--preset wine --epochs 3 --optimizer sgd --momentum 0.9 --precision f16"
 graphs '2 of 5' "--data digits:test --model convnet --epochs 2 --batch 120 --precision bf16"
+
+# Evaluations of several batches, of which each but the first comes while one is computed.
+several='--data random:3000,60,5 --layers 60,5 --epochs 2 --batch 300 --validation 0.5 --test none'
+graphs '6 of 9' "$several"
+grep -q '8 of 10 batches were brought ahead' "$folder/cuda.out" || {
+    echo "batches of evaluations came late: $(grep 'brought ahead' "$folder/cuda.out")"
+    failed=1
+}
+same "$several --ranks 2"
 export GYRE_GRAPHS=0
 graphs '0 of 14' "--preset wine --epochs 3"
 unset GYRE_GRAPHS
