@@ -226,7 +226,7 @@ static void serve_ways(struct agent *agent)
     while (!gyre_doctor_has_line(&agent->line) && poll(wait, 2, -1) >= 0 && !wait[0].revents) {
         int fd = wait[1].revents ? gyre_socket_accept(agent->listener, &from) : -1;
         if (fd >= 0)
-            gyre_probe_serve(fd, agent->token);
+            gyre_probe_serve(fd, agent->token, agent->line.in);
     }
 }
 

@@ -62,14 +62,15 @@ bool gyre_doctor_has_line(const struct gyre_doctor_line *line)
 
 static int read_more(struct gyre_doctor_line *line, uint64_t deadline_ns)
 {
-    uint64_t now = gyre_now_ns();
+    const uint64_t now = gyre_now_ns();
+    const int left_ms = now < deadline_ns ? (int)((deadline_ns - now) / GYRE_MS) + 1 : 0;
     struct pollfd wait = {.fd = line->in, .events = POLLIN};
     memmove(line->bytes, line->bytes + line->taken, line->have - line->taken);
     line->have -= line->taken;
     line->taken = 0;
     if (line->in < 0 || line->have == sizeof line->bytes)
         return GYRE_PEER_LOST;
-    if (now >= deadline_ns || poll(&wait, 1, (int)((deadline_ns - now) / GYRE_MS) + 1) == 0)
+    if (poll(&wait, 1, left_ms) == 0) /* looks once more, also where this process came late */
         return GYRE_TIMED_OUT;
     ssize_t got = read(line->in, line->bytes + line->have, sizeof line->bytes - line->have);
     if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN))

@@ -30,7 +30,8 @@
 #include <unistd.h>
 
 #define PLACES   80
-#define PROOF_NS (3 * GYRE_SECOND)
+#define PROOF_S  30 /* a process may get no core for that long */
+#define PROOF_NS (PROOF_S * GYRE_SECOND)
 #define PAUSE_MS 50
 #define GUESTS   16 /* that prove the key at a time */
 
@@ -242,6 +243,15 @@ static void explain_refusal(const struct gyre_job *job, const char *address,
                      address, id);
 }
 
+static void explain_silence(const char *address, struct gyre_trouble *why)
+{
+    why->status = 0;
+    gyre_trouble_set(why, GYRE_TIMED_OUT,
+                     "%s takes the connection and does not prove its key within %d s: rank 0 gets "
+                     "no core, or something else answers there",
+                     address, PROOF_S);
+}
+
 /* A descriptor, or a negative status and why. */
 static int reach_place(const struct gyre_job *job, const struct sockaddr_storage *place,
                        struct gyre_trouble *why)
@@ -255,19 +265,22 @@ static int reach_place(const struct gyre_job *job, const struct sockaddr_storage
         return gyre_trouble_set(why, fd, "%s%s%s", found, *advice ? ": " : "", advice);
     }
     int status = prove_key(job, fd);
-    if (status)
+    if (status == GYRE_TIMED_OUT)
+        explain_silence(address, why);
+    else if (status)
         explain_refusal(job, address, why);
     return status ? status : fd;
 }
 
-/* Rank 0 may start later, or at another of the places: all are tried until the time is over. */
+/* Rank 0 may start later, or at another of the places: all are tried until the time is over, and
+ * once in any case. */
 static int find_rank_0(struct gyre_job *job, int wait_ms, struct gyre_trouble *trouble)
 {
     struct sockaddr_storage place[PLACES];
     struct gyre_trouble why = {0};
     uint64_t until = gyre_now_ns() + (uint64_t)wait_ms * GYRE_MS;
     int fd = -1;
-    while (fd < 0 && gyre_now_ns() < until) {
+    do {
         struct gyre_trouble finding = {0};
         int count = gyre_rendezvous_find(job, place, PLACES, &finding);
         if (count < 0)
@@ -276,7 +289,7 @@ static int find_rank_0(struct gyre_job *job, int wait_ms, struct gyre_trouble *t
             fd = reach_place(job, &place[i], &why);
         if (fd < 0)
             poll(NULL, 0, PAUSE_MS);
-    }
+    } while (fd < 0 && gyre_now_ns() < until);
     if (fd < 0)
         return gyre_trouble_set(trouble, why.status ? why.status : GYRE_TIMED_OUT,
                                 "rank %d on %s did not reach rank 0 within %d s: %s", job->rank,

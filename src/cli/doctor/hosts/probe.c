@@ -10,7 +10,14 @@
  *       │ ◀─ how long that took ──────────  │
  *
  * The clock there is compared with the middle of the quickest round trip; half of that trip is the
- * doubt. Tested by tests/program/cli/doctor_ways.sh. */
+ * doubt.
+ *
+ * Two things can keep an answer away. The network drops what was sent: then the kernel there does
+ * not acknowledge it, which takes no process, and 4 s of that are enough. Or the process there gets
+ * no core: its kernel has acknowledged all, and the wait is as long as a process may stand still.
+ * Either side that gives up resets the connection, so the other need not wait for itself.
+ *
+ * Tested by tests/program/cli/doctor_ways.sh. */
 #include "cli/doctor/hosts/probe.h"
 
 #include "base/bytes.h"
@@ -18,12 +25,14 @@
 #include "transport/net/socket.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,73 +42,134 @@
 #define BULK_MOST    (UINT64_C(512) << 20)
 #define BULK_SECONDS 0.25
 #define PIECE        (256u << 10)
-#define ANSWER       (4 * GYRE_SECOND) /* for a small message, and for 64 KiB */
-#define BULK_ANSWER  (10 * GYRE_SECOND)
+
+/* Waits are counted in looks, not by the clock, which goes on while this process stands still. */
+#define LOOK_MS       100
+#define LOOKS(ms)     ((ms) / LOOK_MS)
+#define ARRIVE_LOOKS  LOOKS(4000)  /* without an acknowledgement of what was sent */
+#define DIALLER_LOOKS LOOKS(60000) /* without a word, in all */
+/* Fewer, or a stranger who says nothing would keep a dialler waiting for too long. */
+#define LISTENER_LOOKS LOOKS(40000)
+
+struct way { /* an end of a connection */
+    int fd;
+    int heed; /* what it says ends the connection; -1: nothing */
+    uint32_t quiet, looks;
+    uint32_t unheard; /* looks in a row at which the same bytes were not acknowledged */
+    int queued;       /* bytes that are not acknowledged */
+};
 
 static uint8_t piece[PIECE];
 
-static int send_to(int fd, void *bytes, size_t length, uint64_t patience)
+/* Counts a look at which nothing could be moved. GYRE_TIMED_OUT: what was sent does not arrive;
+ * GYRE_PEER_LOST: nobody has said anything for long. */
+static int count_look(struct way *way)
 {
-    return gyre_socket_move(fd, POLLOUT, bytes, length, gyre_now_ns() + patience);
+    struct tcp_info info = {0};
+    socklen_t length = sizeof info;
+    int queued = 0;
+    (void)getsockopt(way->fd, IPPROTO_TCP, TCP_INFO, &info, &length);
+    (void)ioctl(way->fd, SIOCOUTQ, &queued);
+    way->unheard = info.tcpi_unacked && queued == way->queued ? way->unheard + 1 : 0;
+    way->queued = queued;
+    way->quiet++;
+    return way->unheard >= ARRIVE_LOOKS ? GYRE_TIMED_OUT
+           : way->quiet >= way->looks   ? GYRE_PEER_LOST
+                                        : 0;
 }
 
-static int receive_from(int fd, void *bytes, size_t length, uint64_t patience)
+/* Waits until bytes can be moved. */
+static int await(struct way *way, short direction)
 {
-    return gyre_socket_move(fd, POLLIN, bytes, length, gyre_now_ns() + patience);
+    int status = 0;
+    while (!status) {
+        struct pollfd wait[2] = {{.fd = way->fd, .events = direction},
+                                 {.fd = way->heed, .events = POLLIN}};
+        int ready = poll(wait, 2, LOOK_MS);
+        if (wait[0].revents)
+            return 0;
+        status = ready == 0 ? count_look(way) : wait[1].revents ? GYRE_PEER_LOST : 0;
+    }
+    return status;
+}
+
+static int move(struct way *way, short direction, void *bytes, size_t length)
+{
+    char *at = bytes;
+    int status = 0;
+    while (length && !(status = await(way, direction))) {
+        ssize_t count = direction == POLLIN
+                            ? recv(way->fd, at, length, MSG_DONTWAIT)
+                            : send(way->fd, at, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR))
+            return GYRE_PEER_LOST;
+        at += count > 0 ? count : 0;
+        length -= (size_t)(count > 0 ? count : 0);
+    }
+    return status;
+}
+
+static int send_to(struct way *way, void *bytes, size_t length)
+{
+    return move(way, POLLOUT, bytes, length);
+}
+
+static int receive_from(struct way *way, void *bytes, size_t length)
+{
+    return move(way, POLLIN, bytes, length);
 }
 
 /* -- the listener ------------------------------------------------------------------------------ */
 
-static int serve_round_trip(int fd)
+static int serve_round_trip(struct way *way)
 {
     uint8_t time[8];
     gyre_put64(time, gyre_wall_clock_ns());
-    return send_to(fd, time, sizeof time, ANSWER);
+    return send_to(way, time, sizeof time);
 }
 
-static int swallow(int fd, uint64_t length, uint64_t patience)
+static int swallow(struct way *way, uint64_t length)
 {
-    uint64_t deadline = gyre_now_ns() + patience;
     int status = 0;
     while (length && !status) {
         size_t now = length < PIECE ? (size_t)length : PIECE;
-        status = gyre_socket_move(fd, POLLIN, piece, now, deadline);
+        status = receive_from(way, piece, now);
         length -= now;
     }
     return status;
 }
 
-/* More patient than the dialler, who is to tell a message that got stuck from an end. */
-static int serve_large(int fd)
+static int serve_large(struct way *way)
 {
-    int status = swallow(fd, LARGE, 2 * ANSWER);
-    return status ? status : send_to(fd, (char[]){'l'}, 1, ANSWER);
+    int status = swallow(way, LARGE);
+    return status ? status : send_to(way, (char[]){'l'}, 1);
 }
 
-static int serve_bulk(int fd)
+static int serve_bulk(struct way *way)
 {
     uint8_t number[8];
-    int status = receive_from(fd, number, sizeof number, ANSWER);
+    int status = receive_from(way, number, sizeof number);
     uint64_t begun = gyre_now_ns(), length = gyre_get64(number);
     if (!status)
-        status = swallow(fd, length < BULK_MOST ? length : BULK_MOST, BULK_ANSWER);
+        status = swallow(way, length < BULK_MOST ? length : BULK_MOST);
     gyre_put64(number, gyre_now_ns() - begun);
-    return status ? status : send_to(fd, number, sizeof number, ANSWER);
+    return status ? status : send_to(way, number, sizeof number);
 }
 
-void gyre_probe_serve(int fd, const char token[GYRE_PROBE_TOKEN])
+void gyre_probe_serve(int fd, const char token[GYRE_PROBE_TOKEN], int heed)
 {
+    struct way way = {.fd = fd, .heed = heed, .looks = LISTENER_LOOKS};
     char word[GYRE_PROBE_TOKEN], what;
     gyre_socket_tune(fd, 0);
-    int status = receive_from(fd, word, sizeof word, ANSWER);
+    int status = receive_from(&way, word, sizeof word);
     if (!status && memcmp(word, token, sizeof word))
         status = GYRE_REFUSED;
-    while (!status && !receive_from(fd, &what, 1, BULK_ANSWER))
-        status = what == 'p'   ? serve_round_trip(fd)
-                 : what == 'l' ? serve_large(fd)
-                 : what == 'b' ? serve_bulk(fd)
+    while (!status && !(status = receive_from(&way, &what, 1)))
+        status = what == 'p'   ? serve_round_trip(&way)
+                 : what == 'l' ? serve_large(&way)
+                 : what == 'b' ? serve_bulk(&way)
                                : GYRE_CORRUPT;
-    close(fd);
+    gyre_socket_drop(fd);
 }
 
 /* -- the dialler ------------------------------------------------------------------------------- */
@@ -124,16 +194,16 @@ static int ascending_us(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static int try_round_trips(int fd, struct gyre_probe *probe)
+static int try_round_trips(struct way *way, struct gyre_probe *probe)
 {
     double took_us[ROUND_TRIPS], least_us = 0;
     int status = 0;
     for (int i = 0; i < ROUND_TRIPS && !status; i++) {
         uint8_t time[8];
         uint64_t wall = gyre_wall_clock_ns(), begun = gyre_now_ns();
-        status = send_to(fd, (char[]){'p'}, 1, ANSWER);
+        status = send_to(way, (char[]){'p'}, 1);
         if (!status)
-            status = receive_from(fd, time, sizeof time, ANSWER);
+            status = receive_from(way, time, sizeof time);
         took_us[i] = (double)(gyre_now_ns() - begun) / 1e3;
         if (status || (i && took_us[i] >= least_us))
             continue;
@@ -148,21 +218,21 @@ static int try_round_trips(int fd, struct gyre_probe *probe)
     return 0;
 }
 
-static int try_large(int fd, double *seconds)
+static int try_large(struct way *way, double *seconds)
 {
     char what = 'l';
     uint64_t begun = gyre_now_ns();
-    int status = send_to(fd, &what, 1, ANSWER);
+    int status = send_to(way, &what, 1);
     if (!status)
-        status = send_to(fd, piece, LARGE, ANSWER);
+        status = send_to(way, piece, LARGE);
     if (!status)
-        status = receive_from(fd, &what, 1, ANSWER);
+        status = receive_from(way, &what, 1);
     *seconds = (double)(gyre_now_ns() - begun) / 1e9;
     return status;
 }
 
 /* As much as passes in a quarter of a second at the pace of the large message. */
-static int try_bulk(int fd, double large_seconds, struct gyre_probe *probe)
+static int try_bulk(struct way *way, double large_seconds, struct gyre_probe *probe)
 {
     char what = 'b';
     uint8_t number[8];
@@ -170,14 +240,13 @@ static int try_bulk(int fd, double large_seconds, struct gyre_probe *probe)
     uint64_t length = wanted > (double)BULK_MOST ? BULK_MOST : (uint64_t)wanted;
     length = length < BULK_LEAST ? BULK_LEAST : length;
     gyre_put64(number, length);
-    int status = send_to(fd, &what, 1, ANSWER);
+    int status = send_to(way, &what, 1);
     if (!status)
-        status = send_to(fd, number, sizeof number, ANSWER);
+        status = send_to(way, number, sizeof number);
     for (uint64_t at = 0; at < length && !status; at += PIECE)
-        status =
-            send_to(fd, piece, length - at < PIECE ? (size_t)(length - at) : PIECE, BULK_ANSWER);
+        status = send_to(way, piece, length - at < PIECE ? (size_t)(length - at) : PIECE);
     if (!status)
-        status = receive_from(fd, number, sizeof number, BULK_ANSWER);
+        status = receive_from(way, number, sizeof number);
     uint64_t took_ns = gyre_get64(number);
     if (!status && took_ns)
         probe->gbit_s = (double)length * 8 / (double)took_ns;
@@ -186,22 +255,23 @@ static int try_bulk(int fd, double large_seconds, struct gyre_probe *probe)
 
 static void try_connected(int fd, const char token[GYRE_PROBE_TOKEN], struct gyre_probe *probe)
 {
+    struct way way = {.fd = fd, .heed = -1, .looks = DIALLER_LOOKS};
     char word[GYRE_PROBE_TOKEN];
     double seconds = 0;
     socklen_t length = sizeof probe->segment_bytes;
     memcpy(word, token, sizeof word);
     gyre_socket_tune(fd, 0);
-    int status = send_to(fd, word, sizeof word, ANSWER);
+    int status = send_to(&way, word, sizeof word);
     if (!status)
-        status = try_round_trips(fd, probe);
+        status = try_round_trips(&way, probe);
     (void)getsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &probe->segment_bytes, &length);
     probe->lost = status;
     if (status)
         return;
-    status = try_large(fd, &seconds);
+    status = try_large(&way, &seconds);
     probe->stuck = status == GYRE_TIMED_OUT;
     if (!status)
-        status = try_bulk(fd, seconds, probe);
+        status = try_bulk(&way, seconds, probe);
     probe->lost = status && !probe->stuck;
 }
 

@@ -26,12 +26,14 @@ struct gyre_probe {
  * -errno. */
 int gyre_probe_connect(const struct sockaddr_storage *to, const struct sockaddr_storage *source);
 
-/* Tries the way to a listener that calls gyre_probe_serve(). Blocks some 20 s at most. */
+/* Tries the way to a listener that calls gyre_probe_serve(). A way that drops packets is known
+ * after some seconds; a listener that takes all and says nothing is waited for, a minute in all. */
 void gyre_probe_try(const struct sockaddr_storage *to, const struct sockaddr_storage *source,
                     const char token[GYRE_PROBE_TOKEN], struct gyre_probe *probe);
 
-/* Serves one connection to its end and closes it. */
-void gyre_probe_serve(int fd, const char token[GYRE_PROBE_TOKEN]);
+/* Serves one connection to its end and closes it. The end is also a word from the descriptor
+ * `heed`, or 40 s in which nothing was said. */
+void gyre_probe_serve(int fd, const char token[GYRE_PROBE_TOKEN], int heed);
 
 /* What a failure to connect means, and what to do: sentences without an end. */
 void gyre_probe_explain(int error, const char *address, char *found, char *advice, size_t size);

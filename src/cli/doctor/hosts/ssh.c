@@ -17,7 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define END_MS 2000 /* for an ssh whose line has ended */
+#define LAST_MS 40000 /* for the exit code of an ssh whose line has ended */
+#define END_MS  2000  /* for an agent that was told to end */
 
 static struct {
     pid_t pid; /* 0: none */
@@ -143,7 +144,9 @@ void gyre_ssh_tell_ends(struct gyre_survey *survey)
     char words[256];
     for (int i = 0; i < survey->n; i++) {
         struct gyre_survey_host *host = &survey->host[i];
-        int code = *host->lost && started[i].pid ? wait_for_end(started[i].pid, END_MS) : -1;
+        int code = *host->lost && started[i].pid
+                       ? wait_for_end(started[i].pid, host->ended ? LAST_MS : 0)
+                       : -1;
         if (code < 0)
             continue;
         started[i].pid = 0;

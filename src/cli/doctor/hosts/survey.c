@@ -18,9 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HELLO_NS (30 * GYRE_SECOND) /* ssh's own patience among it */
-#define CHECK_NS (60 * GYRE_SECOND)
-#define TRY_NS   (60 * GYRE_SECOND)
+/* An agent may get no core for half a minute. */
+#define HELLO_NS (60 * GYRE_SECOND) /* for all hosts; ssh's own patience among it */
+#define CHECK_NS (90 * GYRE_SECOND) /* for all hosts */
+#define TRY_NS   (120 * GYRE_SECOND)
 
 typedef void take_fact(const char *name, const char *value, void *context);
 
@@ -61,7 +62,8 @@ void gyre_survey_lose(struct gyre_survey_host *host, const char *advice, const c
 
 static void lose_silent(struct gyre_survey_host *host, int status)
 {
-    if (status == GYRE_TIMED_OUT)
+    host->ended = status != GYRE_TIMED_OUT;
+    if (!host->ended)
         gyre_survey_lose(host, "is the machine overloaded, or stopped?",
                          "its agent does not answer any more");
     else
@@ -69,10 +71,9 @@ static void lose_silent(struct gyre_survey_host *host, int status)
 }
 
 /* 0: done; GYRE_INVALID: it failed, and *text says how; other: the agent is lost. */
-static int hear_facts(struct gyre_survey_host *host, uint64_t patience, take_fact *take,
+static int hear_facts(struct gyre_survey_host *host, uint64_t deadline, take_fact *take,
                       void *context, char text[GYRE_DOCTOR_LINE_MAX])
 {
-    uint64_t deadline = gyre_now_ns() + patience;
     int status;
     while (!(status = gyre_doctor_hear(&host->line, text, deadline))) {
         char name[32];
@@ -157,9 +158,10 @@ static void ask(struct gyre_survey *survey, const char *text)
 static void hear_hosts(struct gyre_survey *survey, uint64_t patience, take_fact *take)
 {
     char text[GYRE_DOCTOR_LINE_MAX];
+    const uint64_t deadline = gyre_now_ns() + patience;
     for (int i = 0; i < survey->n; i++) {
         struct gyre_survey_host *host = &survey->host[i];
-        if (!*host->lost && hear_facts(host, patience, take, host, text) == GYRE_INVALID)
+        if (!*host->lost && hear_facts(host, deadline, take, host, text) == GYRE_INVALID)
             snprintf(host->failed, sizeof host->failed, "%.500s", text);
     }
 }
@@ -219,12 +221,12 @@ static bool take_finding(struct gyre_survey_host *host, const char *text, bool t
     return told;
 }
 
-static void hear_findings(struct gyre_survey_host *host, struct gyre_doctor_report *report)
+static void hear_findings(struct gyre_survey_host *host, uint64_t deadline,
+                          struct gyre_doctor_report *report)
 {
     char text[GYRE_DOCTOR_LINE_MAX];
     struct gyre_doctor_report told = {0};
     struct check_counts counts = {0};
-    uint64_t deadline = gyre_now_ns() + CHECK_NS;
     bool inside = false;
     int status;
     while (!(status = gyre_doctor_hear(&host->line, text, deadline)) && strcmp(text, "done"))
@@ -243,10 +245,11 @@ static void hear_findings(struct gyre_survey_host *host, struct gyre_doctor_repo
 
 void gyre_survey_check_hosts(struct gyre_survey *survey, struct gyre_doctor_report *report)
 {
+    const uint64_t deadline = gyre_now_ns() + CHECK_NS;
     ask(survey, "check");
     for (int i = 0; i < survey->n; i++)
         if (!*survey->host[i].lost)
-            hear_findings(&survey->host[i], report);
+            hear_findings(&survey->host[i], deadline, report);
 }
 
 /* -- ways -------------------------------------------------------------------------------------- */
@@ -281,7 +284,8 @@ static void end_try(struct gyre_survey *survey, int from, int to)
     struct gyre_survey_way *way = &survey->way[from * survey->n + to];
     if (!way->tried)
         return;
-    int status = hear_facts(&survey->host[from], TRY_NS, take_way_fact, &way->probe, text);
+    int status =
+        hear_facts(&survey->host[from], gyre_now_ns() + TRY_NS, take_way_fact, &way->probe, text);
     if (status == GYRE_INVALID)
         snprintf(way->failed, sizeof way->failed, "%.500s", text);
     else if (status)

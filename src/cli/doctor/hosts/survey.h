@@ -13,6 +13,7 @@ struct gyre_survey_host {
     struct gyre_doctor_line line;
     char lost[512]; /* why it takes no part; "": it does */
     char advice[256];
+    bool ended;       /* its line has */
     char failed[512]; /* what its agent could not do, in its words; "": all that was asked for */
     /* what its agent says, "" where it does not */
     char version[32], host[64], system[128], machine[128], key_from[16], key[20], address[128];
