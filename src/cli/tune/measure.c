@@ -100,7 +100,7 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static uint64_t bytes_of(const struct gyre_tune_scene *scene, int trial)
+static uint64_t trial_bytes(const struct gyre_tune_scene *scene, int trial)
 {
     return scene->trial[trial]->bytes;
 }
@@ -137,7 +137,8 @@ struct repeats {
 
 static struct repeats repeats_of(const struct gyre_tune_scene *scene, int trial, double call_ns)
 {
-    struct repeats repeat = {.calls = block_calls(scene, bytes_of(scene, trial)), .blocks = BLOCKS};
+    struct repeats repeat = {.calls = block_calls(scene, trial_bytes(scene, trial)),
+                             .blocks = BLOCKS};
     if (repeat.calls * call_ns > BLOCK_NS_MOST)
         repeat.calls = 1 + (int)(BLOCK_NS_MOST / call_ns);
     if (BLOCKS * call_ns > TRIAL_NS_MOST)
@@ -155,8 +156,8 @@ static int settle_repeats(struct gyre_tune_scene *scene,
     double took_ns[GYRE_TUNE_TRIALS_MAX];
     int status = 0;
     for (int t = 0; !status && t < scene->trials; t++)
-        status = time_block(scene, bytes_of(scene, t),
-                            1 + block_calls(scene, bytes_of(scene, t)) / 20, &took_ns[t]);
+        status = time_block(scene, trial_bytes(scene, t),
+                            1 + block_calls(scene, trial_bytes(scene, t)) / 20, &took_ns[t]);
     if (!status)
         status = gyre_all_reduce(scene->comm, took_ns, took_ns, (uint64_t)scene->trials, GYRE_F64,
                                  GYRE_MAX);
@@ -175,7 +176,7 @@ static int time_all(struct gyre_tune_scene *scene)
     for (int b = 0; !status && b < BLOCKS; b++)
         for (int t = 0; !status && t < scene->trials; t++)
             if (b < repeat[t].blocks)
-                status = time_block(scene, bytes_of(scene, t), repeat[t].calls, &block[t][b]);
+                status = time_block(scene, trial_bytes(scene, t), repeat[t].calls, &block[t][b]);
     for (int t = 0; !status && t < scene->trials; t++) {
         qsort(block[t], (size_t)repeat[t].blocks, sizeof **block, by_time);
         scene->took_ns[t] = block[t][repeat[t].blocks / 4];
@@ -211,7 +212,7 @@ static int time_under_watch(struct gyre_tune_scene *scene, struct gyre_measured 
 static int get_buffers(struct gyre_tune_scene *scene)
 {
     void *memory;
-    const uint64_t largest = bytes_of(scene, scene->trials - 1);
+    const uint64_t largest = trial_bytes(scene, scene->trials - 1);
     int status = gyre_alloc(scene->comm, 2 * largest, &memory);
     scene->input = memory;
     scene->output = scene->input + largest;

@@ -365,8 +365,8 @@ static int find_caches(struct fit *fit, const struct gyre_trial *trial, struct g
     return status ? status : try_caches(fit, trial, tuning, kinds, best);
 }
 
-static int find_all(struct fit *fit, const struct gyre_trial *trial, struct gyre_tuning *tuning,
-                    uint32_t kinds)
+static int fit_prices(struct fit *fit, const struct gyre_trial *trial, struct gyre_tuning *tuning,
+                      uint32_t kinds)
 {
     int status = fill_rows(fit, trial, tuning);
     if (status)
@@ -391,7 +391,7 @@ int gyre_fit(const struct gyre_trial *trial, uint32_t trials, struct gyre_tuning
     *kinds = list_prices(&fit, trial, tuning);
     int status = -ENOMEM;
     if (fit.row && fit.weight && fit.given && fit.hidden)
-        status = find_all(&fit, trial, tuning, *kinds);
+        status = fit_prices(&fit, trial, tuning, *kinds);
     set_prices(&fit);
     if (!status)
         status = error_percent(&fit);

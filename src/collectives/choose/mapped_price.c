@@ -8,7 +8,7 @@
 #define MOST (UINT64_C(1) << 56)
 
 /* The bytes of the rank's INPUT or OUTPUT, of the whole operation. */
-static uint64_t buffer_bytes(const struct gyre_slice *slice, enum gyre_buffer buffer)
+static uint64_t whole_buffer(const struct gyre_slice *slice, enum gyre_buffer buffer)
 {
     uint64_t count = slice->stride > slice->count ? slice->stride : slice->count, bytes;
     uint64_t elements = (uint64_t)gyre_slice_blocks(slice, buffer) * slice->element;
@@ -29,9 +29,9 @@ struct gyre_mapped_price gyre_mapped_price(const struct gyre_slice *slice,
     struct gyre_slice of = *slice;
     uint64_t longest = 0, all = 0;
     for (of.rank = 0; of.rank < of.n && of.rank < GYRE_PEERS_MAPPED_MAX; of.rank++) {
-        uint64_t input = buffer_bytes(&of, GYRE_INPUT);
+        uint64_t input = whole_buffer(&of, GYRE_INPUT);
         longest = input > longest ? input : longest;
-        all += input + buffer_bytes(&of, GYRE_OUTPUT);
+        all += input + whole_buffer(&of, GYRE_OUTPUT);
     }
     price.exchanges = longest <= GYRE_EXCHANGE_MAX;
     price.kib_ps += beyond(all, tuning->own_cache_kib, tuning->shared_kib_ps);
