@@ -66,7 +66,7 @@ cli/tune                 base base/disk base/machine cli collectives/algorithms/
                          collectives/choose collectives/schedule data/files
 launch                   base base/disk base/machine launch/children transport/job/job.h
                          transport/join/join.h transport/net
-launch/children          base base/machine transport/net
+launch/children          base base/machine transport/net transport/recorder
 train                    base checkpoint checkpoint/run data device/device.h model/learning
                          model/network model/nets report sampler base/machine ddp/agreement.h
                          ddp/engine.h trained

@@ -176,6 +176,23 @@ static int cpu_alloc(int device, uint64_t length, enum gyre_share share, struct 
     return status;
 }
 
+int gyre_cpu_adopt(int fd, uint64_t length, enum gyre_share share, struct gyre_region *region,
+                   struct gyre_trouble *trouble)
+{
+    struct stat file;
+    struct gyre_region adopted = no_region();
+    adopted.length = length;
+    *region = no_region();
+    if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) || fcntl(fd, F_GET_SEALS) < 0 ||
+        (uint64_t)file.st_size != mapped_length(length))
+        return gyre_trouble_set(trouble, GYRE_INVALID, "it is no memory of %llu bytes",
+                                (unsigned long long)length);
+    int status = fill_region(&adopted, fd, share, trouble);
+    if (!status)
+        *region = adopted;
+    return status;
+}
+
 static void cpu_unimport(struct gyre_region *region)
 {
     if (region->base)

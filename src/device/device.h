@@ -282,6 +282,12 @@ void gyre_device_uuid_text(const uint8_t uuid[16], char text[GYRE_DEVICE_UUID_TE
 /* The device of a memory kind; NULL: not built in. */
 const struct gyre_device *gyre_device_of(enum gyre_memory_kind kind);
 
+/* Makes a region of the host out of a file that another process has made for this one: a memfd of
+ * `length` bytes without seals, which it maps and seals as alloc() does. The region has the
+ * descriptor from then on. A status: the descriptor is the caller's. */
+int gyre_cpu_adopt(int fd, uint64_t length, enum gyre_share share, struct gyre_region *region,
+                   struct gyre_trouble *trouble);
+
 /* Whether CUDA's driver is loaded in this process already, by whomever. If not, no address can be
  * CUDA memory, and the question costs nothing. Any thread; loads nothing. */
 bool gyre_device_cuda_present(void);

@@ -86,6 +86,7 @@ const struct gyre_knob gyre_knobs[] = {
     TEXT("GYRE_JOB", "the launcher's", true, "the job's name"),
     NUMBER("GYRE_EPOCH", 0, 65535, "the launcher's, 0", true, "restart count"),
     NUMBER("GYRE_LAUNCHER_FD", 0, 1 << 20, "none", false, "ends when `gyre run` has gone"),
+    NUMBER("GYRE_RECORD_FD", 0, INT32_MAX, "none", false, "memory of `gyre run` for records"),
     NUMBER("GYRE_SIMULATED_NODE", 0, 1 << 20, "none", false, "node that this rank plays here"),
     TEXT("GYRE_ELASTIC", "none", false, "MIN:MAX ranks with which `gyre run` lets a job go on"),
     NUMBER("GYRE_JOINING", 0, 1, "0", false, "`gyre run` has started this rank in a job that runs"),

@@ -31,11 +31,10 @@ extern char **environ;
  * of one job, of one process or of this machine's files. */
 static const char *const carried[] = {"LD_LIBRARY_PATH", "OMP_NUM_THREADS",  "OPENBLAS_NUM_THREADS",
                                       "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS"};
-static const char *const private[] = {"GYRE_KEY",         "GYRE_KEY_FD",  "GYRE_KEY_FILE",
-                                      "GYRE_LAUNCHER_FD", "GYRE_JOB",     "GYRE_SIMULATED_NODE",
-                                      "GYRE_ROOT",        "GYRE_SSH",     "GYRE_EPOCH",
-                                      "GYRE_TERMINAL",    "GYRE_ELASTIC", "GYRE_JOINING",
-                                      "GYRE_ROOT_HOSTS"};
+static const char *const private[] = {
+    "GYRE_KEY",      "GYRE_KEY_FD",         "GYRE_KEY_FILE", "GYRE_LAUNCHER_FD", "GYRE_RECORD_FD",
+    "GYRE_JOB",      "GYRE_SIMULATED_NODE", "GYRE_ROOT",     "GYRE_SSH",         "GYRE_EPOCH",
+    "GYRE_TERMINAL", "GYRE_ELASTIC",        "GYRE_JOINING",  "GYRE_ROOT_HOSTS"};
 
 static bool named(const char *variable, const char *const *names, size_t count)
 {

@@ -1,7 +1,7 @@
 /* The ranks of this machine.
  *
  * Each rank is the user's program. Its environment has the variables that launchers of this field
- * usually set, from which any program finds its place, and up to eight more:
+ * usually set, from which any program finds its place, and up to nine more:
  *
  *     RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT
  *     TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS
@@ -12,6 +12,7 @@
  *     GYRE_ROOT_HOSTS      where that may be found, beside MASTER_ADDR
  *     GYRE_KEY_FD          32 secret bytes in a memfd of the rank's own
  *     GYRE_LAUNCHER_FD     a pipe that ends with the launcher
+ *     GYRE_RECORD_FD       a memfd for its records, which the launcher reads when it was killed
  *     GYRE_SIMULATED_NODE  the node this rank plays, where one machine plays several
  *
  * Threads of numerical libraries share the machine evenly unless the user sets their number: n
@@ -36,9 +37,15 @@ static const char *const thread_variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_
                                                "NUMEXPR_NUM_THREADS"};
 
 /* Variables of another launcher that may have started this one: they describe another job. */
-static const char *const foreign_variables[] = {
-    "GYRE_ELASTIC", "GYRE_ROOT_HOSTS",     "GYRE_JOINING",        "GYRE_KEY",
-    "GYRE_KEY_FD",  "GYRE_SIMULATED_NODE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"};
+static const char *const foreign_variables[] = {"GYRE_ELASTIC",
+                                                "GYRE_ROOT_HOSTS",
+                                                "GYRE_JOINING",
+                                                "GYRE_KEY",
+                                                "GYRE_KEY_FD",
+                                                "GYRE_RECORD_FD",
+                                                "GYRE_SIMULATED_NODE",
+                                                "TORCHELASTIC_RUN_ID",
+                                                "TORCHELASTIC_USE_AGENT_STORE"};
 
 int gyre_ranks_here(const struct gyre_launch_options *options, const struct gyre_seating *seating)
 {
@@ -179,7 +186,8 @@ static int start_place(struct gyre_children *all, int index,
                                .out = &all->out,
                                .err = &all->err,
                                .shown = &all->shown,
-                               .key = job->has_key ? job->key : NULL};
+                               .key = job->has_key ? job->key : NULL,
+                               .records = getenv("GYRE_DUMP") && *getenv("GYRE_DUMP")};
     if (!cores.count)
         gyre_cores_find(&cores);
     describe_rank(&variables, options, job, &place,

@@ -114,8 +114,25 @@ static bool answers_to(const struct gyre_trail *trail, const char *name)
            (strlen(name) >= 4 && !strncmp(id, name, strlen(name)));
 }
 
-/* Reads the records behind one descriptor of a process, if it has some. A process inherits none, so
- * each is found once. */
+/* Whether a process is the one that has written records: a launcher, or a shell before a rank,
+ * holds the file of records too. A rank knows its number in its own namespace, which NSpid names
+ * last. */
+static bool has_written(const char *pid, uint32_t writer)
+{
+    char path[64], text[4096];
+    snprintf(path, sizeof path, "/proc/%.20s/status", pid);
+    /* NSpid: 812 1 */
+    char *line = read_proc_file(path, text, sizeof text) ? strstr(text, "\nNSpid:") : NULL;
+    if (!line)
+        return true; /* nobody tells */
+    line[1 + strcspn(line + 1, "\n")] = '\0';
+    const char *last = line + strlen(line);
+    while (last > line && last[-1] >= '0' && last[-1] <= '9')
+        last--;
+    return strtoul(last, NULL, 10) == writer;
+}
+
+/* Reads the records behind one descriptor of a process, if it has some of its own. */
 static int take_records_at(struct gyre_trails *trails, int folder, const char *fd_name,
                            const char *pid, struct gyre_trouble *trouble)
 {
@@ -127,10 +144,12 @@ static int take_records_at(struct gyre_trails *trails, int folder, const char *f
     int fd = openat(folder, fd_name, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return 0;
-    bool ours = gyre_trail_open(fd, &trail) == NULL;
+    bool readable = gyre_trail_open(fd, &trail) == NULL;
     close(fd);
-    if (!ours)
+    if (!readable || !has_written(pid, trail.head.pid)) {
+        free(trail.record);
         return 0;
+    }
     look_at_threads(pid, &trail);
     read_times(pid, &trail);
     return keep_trail(trails, &trail, trouble);

@@ -19,6 +19,7 @@
 #include "launch/children/child.h"
 
 #include "base/rng.h"
+#include "transport/recorder/place.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -208,7 +209,7 @@ static bool take_streams(const struct pipes *pipes)
 }
 
 static _Noreturn void become(const struct gyre_process_group *group, const struct gyre_spawn *spawn,
-                             const struct pipes *pipes, pid_t launcher)
+                             const struct pipes *pipes, int records, pid_t launcher)
 {
     setpgid(0, group->id);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -218,6 +219,7 @@ static _Noreturn void become(const struct gyre_process_group *group, const struc
         sched_setaffinity(0, sizeof *spawn->cpus, spawn->cpus);
     pass_descriptor(spawn->variables, "GYRE_LAUNCHER_FD", group->launcher_pipe);
     pass_descriptor(spawn->variables, "GYRE_KEY_FD", pipes->key);
+    pass_descriptor(spawn->variables, "GYRE_RECORD_FD", records);
     if (take_streams(pipes) && apply_variables(spawn->variables)) {
         setrlimit(RLIMIT_NOFILE, &group->files);
         default_signals();
@@ -243,12 +245,14 @@ int gyre_child_spawn(struct gyre_child *child, const struct gyre_process_group *
 {
     struct pipes pipes = no_pipes;
     pid_t launcher = getpid();
-    child->pidfd = child->input = -1;
+    child->pidfd = child->input = child->records = -1;
     int status = open_pipes(&pipes, spawn);
     int attached = attach(child, &pipes, spawn);
     status = status ? status : attached;
+    if (!status && spawn->records)
+        child->records = gyre_record_place_make();
     if (!status && (child->pid = fork()) == 0)
-        become(group, spawn, &pipes, launcher);
+        become(group, spawn, &pipes, child->records, launcher);
     if (!status && child->pid < 0)
         status = -errno;
     close_far_ends(&pipes);
@@ -279,7 +283,7 @@ void gyre_child_clear(struct gyre_child *child)
     memcpy(kept.host, child->host, sizeof kept.host);
     gyre_child_destroy(child);
     *child = kept;
-    child->pidfd = child->input = -1;
+    child->pidfd = child->input = child->records = -1;
 }
 
 void gyre_child_destroy(struct gyre_child *child)
@@ -288,8 +292,10 @@ void gyre_child_destroy(struct gyre_child *child)
         kill(child->pid, SIGKILL);
         gyre_child_reap(child);
     }
-    if (child->out.sink)
+    if (child->out.sink) {
         close_fd(&child->input);
+        close_fd(&child->records);
+    }
     gyre_line_tap_deinit(&child->out);
     gyre_line_tap_deinit(&child->err);
 }

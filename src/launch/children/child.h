@@ -35,7 +35,7 @@ void gyre_process_group_signal(const struct gyre_process_group *group, int numbe
 /* Asks all ranks of the group, also those that are started later, to leave the job. */
 void gyre_process_group_ask_to_leave(const struct gyre_process_group *group);
 
-#define GYRE_VARIABLES_MAX 32
+#define GYRE_VARIABLES_MAX 40
 
 /* Changes of a child's environment: "NAME=value" sets a variable, "NAME" removes one. */
 struct gyre_variables {
@@ -55,6 +55,7 @@ struct gyre_spawn {
     struct gyre_variables *variables;
     /* GYRE_KEY_BYTES that the child reads from GYRE_KEY_FD; NULL: no key. */
     const uint8_t *key;
+    bool records;          /* a file for the rank's records is GYRE_RECORD_FD */
     const cpu_set_t *cpus; /* NULL: those of the launcher */
     enum gyre_child_input input;
     struct gyre_sink *out, *err;
@@ -73,6 +74,7 @@ struct gyre_child {
     pid_t pid;
     int pidfd;                      /* -1 once the child was seen to end */
     int input;                      /* write end of the child's standard input; -1: none */
+    int records;                    /* the file of a rank's records; -1: none */
     int status;                     /* from waitpid(2), valid once pidfd is -1 */
     char host[GYRE_CHILD_HOST_MAX]; /* behind ssh: where ranks of others find its ranks; "": here */
     int ranks;         /* that the child is, or whose launcher it reaches: set by the caller */

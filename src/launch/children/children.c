@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/machine/open_files.h"
 #include "base/machine/starved.h"
+#include "transport/recorder/place.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -204,6 +205,8 @@ static void end_child(struct gyre_children *all, int index)
     }
     read_exec_errors(all);
     gyre_child_reap(child);
+    if (child->status && child->records >= 0 && all->phase <= GYRE_CHILDREN_LAST_WORDS)
+        gyre_record_place_keep(child->records);
     all->alive--;
     gyre_children_judge(all, index);
 }

@@ -6,7 +6,7 @@
  *
  * The region is a file without a name that only this rank writes. The node's peers map it, and
  * whoever may look into the process finds it among the process's descriptors. So a rank that was
- * killed leaves its records to its peers, and nothing on a disk. */
+ * killed leaves its records to its peers, or to the launcher that has made the file (place.h). */
 #ifndef GYRE_TRANSPORT_RECORDER_RECORD_H
 #define GYRE_TRANSPORT_RECORDER_RECORD_H
 

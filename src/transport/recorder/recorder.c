@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "transport/recorder/dump.h"
+#include "transport/recorder/place.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -102,10 +103,7 @@ struct gyre_recorder *gyre_recorder_create(const struct gyre_recorder_identity *
     struct gyre_recorder *recorder = calloc(1, sizeof *recorder);
     const uint32_t usual = atomic_load(&living) ? GYRE_RECORDS_FEW : GYRE_RECORDS;
     const uint32_t records = identity->records ? identity->records : usual;
-    int status = recorder ? gyre_device_of(GYRE_MEMORY_HOST)
-                                ->alloc(0, gyre_record_bytes(records), GYRE_SHARE_SEALED,
-                                        &recorder->region, &trouble)
-                          : -1;
+    int status = recorder ? gyre_record_place_take(records, &recorder->region, &trouble) : -1;
     if (status) {
         gyre_log(GYRE_LOG_INFO, "this rank keeps no records: %s", trouble.text);
         free(recorder);

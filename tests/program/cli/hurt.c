@@ -183,6 +183,11 @@ bool hurt_prepare(void)
     return length > 0 && !mkdir(hurt_folder, 0700) && !setenv("GYRE_DUMP", hurt_folder, 1);
 }
 
+const char *hurt_program(void)
+{
+    return self;
+}
+
 /* -- one fault --------------------------------------------------------------------------------- */
 
 static void empty_folder(void)
@@ -208,8 +213,14 @@ void hurt_start(const struct plant *plant, const char *dead_time)
     empty_folder();
     setenv("GYRE_DEAD_TIME", dead_time, 1);
     setenv("GYRE_TRANSPORT", plant->tcp ? "tcp" : "auto", 1);
-    rig_start(&hurt_job,
-              WORDS("-n", number[4], "--", self, number[0], number[1], number[2], number[3]));
+    char nodes[20];
+    snprintf(nodes, sizeof nodes, "%dx1", plant->ranks);
+    if (plant->alone)
+        rig_start(&hurt_job, WORDS("-n", number[4], "--simulate-nodes", nodes, "--", self,
+                                   number[0], number[1], number[2], number[3]));
+    else
+        rig_start(&hurt_job,
+                  WORDS("-n", number[4], "--", self, number[0], number[1], number[2], number[3]));
 }
 
 int hurt_victim(void)

@@ -15,6 +15,7 @@ struct plant {
     enum fault fault;
     int ranks, victim, call; /* numbered from 1 */
     bool tcp;                /* the ranks reach each other over TCP, not over shared memory */
+    bool alone;              /* each on a node of its own */
 };
 
 extern struct rig hurt_job, hurt_asked;
@@ -25,6 +26,8 @@ int hurt_become_rank(int argc, char **argv);
 
 /* Makes the folder, and finds this program. False: it cannot. */
 bool hurt_prepare(void);
+
+const char *hurt_program(void); /* the path of this program */
 
 /* Starts a job with a fault planted in it, its folder emptied. */
 void hurt_start(const struct plant *plant, const char *dead_time);

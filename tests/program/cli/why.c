@@ -89,6 +89,55 @@ static void the_dump_of_a_further_group_is_read(void **state)
     rig_end(&hurt_asked);
 }
 
+/* A rank alone on its node has no peer that holds its records: its launcher does. */
+static void a_rank_alone_that_is_killed_leaves_its_records(void **state)
+{
+    const struct plant plant = {KILLED, 3, 1, 9, true, true};
+    (void)state;
+    hurt_plant(&plant, true);
+    assert_true(hurt_names_kind(&plant) && hurt_names_rank(&plant));
+    assert_true(rig_has(hurt_asked.out_text, "{\"rank\":1,"));
+    rig_end(&hurt_asked);
+    cut_dumps("-rank-0.");
+    cut_dumps("-rank-2.");
+    rig_run(&hurt_asked, NULL, (const char *const[]){"dump", hurt_folder, NULL});
+    rig_expect(&hurt_asked, 0, "");
+    assert_true(rig_has(hurt_asked.out_text, "\"record\":\"rank\",\"rank\":1,\"n\":3,"));
+    assert_true(rig_has(hurt_asked.out_text, "\"state\":\"runs\""));
+    assert_true(
+        rig_has(hurt_asked.out_text, "\"rank\":1,\"id\":8,\"communicator\":0,\"number\":8,"));
+    assert_false(rig_has(hurt_asked.out_text, "\"number\":9,"));
+    rig_end(&hurt_asked);
+}
+
+/* A launcher's descriptor that is none is told, and the rank keeps its records all the same. */
+static void a_wrong_descriptor_is_told(void **state)
+{
+    static const char *const wrong[][2] = {
+        {"soup", "GYRE_RECORD_FD is \"soup\""},
+        {"-3", "GYRE_RECORD_FD is \"-3\""},
+        {"0", "GYRE_RECORD_FD is 0, which is no file for records here"},
+        {"99999", NULL}, /* what a process of a rank's own inherits */
+    };
+    char setting[64];
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(setting, sizeof setting, "GYRE_RECORD_FD=%s", wrong[i][0]);
+        cut_dumps("");
+        rig_run(&hurt_job, NULL,
+                WORDS("-n", "3", "--", "env", setting, hurt_program(), "2", "3", "1", "5"));
+        assert_int_not_equal(hurt_job.code, 0);
+        if (wrong[i][1] ? !rig_has(hurt_job.err_text, wrong[i][1])
+                        : rig_has(hurt_job.err_text, "GYRE_RECORD_FD"))
+            fail_msg("%s: %s", wrong[i][0], hurt_job.err_text);
+        rig_end(&hurt_job);
+        rig_run(&hurt_asked, NULL, (const char *const[]){"dump", hurt_folder, NULL});
+        rig_expect(&hurt_asked, 0, "");
+        assert_true(rig_has(hurt_asked.out_text, "\"record\":\"rank\",\"rank\":1,\"n\":3,"));
+        rig_end(&hurt_asked);
+    }
+}
+
 static void top_shows_a_living_job(void **state)
 {
     const struct plant plant = {MISSING, 2, 1, 50, false};
@@ -172,6 +221,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(torn_dumps_are_told_and_the_rest_is_used),
         cmocka_unit_test(who_does_not_exist_is_said),
         cmocka_unit_test(the_dump_of_a_further_group_is_read),
+        cmocka_unit_test(a_rank_alone_that_is_killed_leaves_its_records),
+        cmocka_unit_test(a_wrong_descriptor_is_told),
         cmocka_unit_test(top_shows_a_living_job),
         cmocka_unit_test(sigusr2_dumps_a_rank_that_goes_on),
         cmocka_unit_test(a_handler_of_the_programs_own_is_left_alone),

@@ -52,6 +52,33 @@ static void test_table(void **state)
     assert_null(gyre_device_of((enum gyre_memory_kind) - 1));
 }
 
+/* A file of another process becomes a region once: its first owner has sealed it. */
+static void test_a_file_is_adopted_once(void **state)
+{
+    struct gyre_region region, second;
+    struct gyre_trouble trouble = {0};
+    int fd = memfd_create("adopted", MFD_CLOEXEC | MFD_ALLOW_SEALING), outside = dup(fd),
+        pipe_fd[2];
+    char byte = 0;
+    assert_int_equal(ftruncate(fd, 8192), 0);
+    assert_int_equal(pipe(pipe_fd), 0);
+    assert_int_equal(gyre_cpu_adopt(fd, 4096, GYRE_SHARE_SEALED, &region, &trouble), GYRE_INVALID);
+    assert_int_equal(gyre_cpu_adopt(pipe_fd[0], 4096, GYRE_SHARE_SEALED, &region, &trouble),
+                     GYRE_INVALID);
+    assert_int_equal(gyre_cpu_adopt(255, 4096, GYRE_SHARE_SEALED, &region, &trouble), GYRE_INVALID);
+    assert_int_equal(gyre_cpu_adopt(fd, 8192, GYRE_SHARE_SEALED, &region, &trouble), 0);
+    ((char *)region.base)[8191] = 7;
+    assert_int_equal(pread(outside, &byte, 1, 8191), 1);
+    assert_int_equal(byte, 7);
+    assert_true(pwrite(outside, &byte, 1, 0) < 0);
+    assert_true(gyre_cpu_adopt(outside, 8192, GYRE_SHARE_SEALED, &second, &trouble) < 0);
+    cpu->free(&region);
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
+    close(outside);
+    close(pipe_fd[0]);
+    close(pipe_fd[1]);
+}
+
 /* The suite does not look at descriptors. */
 static void test_regions_leave_no_descriptors(void **state)
 {
@@ -417,6 +444,7 @@ int main(void)
         cmocka_unit_test(test_detached_region_can_be_shared_again),
         cmocka_unit_test(test_detached_region_stays_sealed),
         cmocka_unit_test(test_detach_keeps_holes),
+        cmocka_unit_test(test_a_file_is_adopted_once),
         cmocka_unit_test(test_limits_are_named),
         cmocka_unit_test(test_work_is_done_when_posted),
     };
