@@ -6,9 +6,10 @@ TORCH_DEVICE_BACKEND_AUTOLOAD=0 turns that off, ``import gyre_torch`` does the s
 
 import atexit
 import multiprocessing.util
+import os
 import sys
 
-_leaving = False
+_leaver = None  # the process that has exit handlers of this module
 
 
 def _extension():
@@ -45,11 +46,11 @@ def _join(options, _backend_options):
 def _leave_at_end():
     """Has the process say goodbye to its peers before it ends. A child that multiprocessing has
     forked runs no exit handlers but those of multiprocessing itself."""
-    global _leaving
-    if not _leaving:
+    global _leaver
+    if _leaver != os.getpid():
         atexit.register(_leave)
         multiprocessing.util.Finalize(None, _leave, exitpriority=0)
-    _leaving = True
+    _leaver = os.getpid()
 
 
 def _leave():

@@ -1,6 +1,7 @@
 """Groups: of all ranks, of some, made by members only, split, and made again."""
 
 import datetime
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -117,6 +118,34 @@ def a_script_ends_without_goodbye():
         os.unlink(place)
 
 
+def be_a_child(rank, size, place, told):
+    dist.destroy_process_group()  # the parent's
+    rig.begin(rank, size, place)
+    assert sum_of() == size
+    if rank == 0:
+        told.put(rig.raises(dist.DistBackendError, ["rank 1"], dist.barrier))
+
+
+def have_a_child(rank, size, place):
+    context = multiprocessing.get_context("fork")
+    told = context.SimpleQueue()
+    child = context.Process(target=be_a_child, args=(rank, size, place, told))
+    child.start()
+    child.join(rig.LIMIT)
+    assert child.exitcode == 0
+    if rank == 0:
+        text = told.get()
+        assert "without a goodbye" not in text, text
+
+
+def a_child_says_goodbye():
+    """Children of ranks that make a group of their own leave it as their parents would."""
+    place = f"/tmp/gyre-torch-children-{os.getpid()}"
+    rig.run(have_a_child, 2, place)
+    if os.path.exists(place):
+        os.unlink(place)
+
+
 def a_missing_rank_is_told():
     place = f"/tmp/gyre-torch-missing-{os.getpid()}"
     rig.raises(dist.DistBackendError, ["init_process_group", "GYRE_TIMED_OUT", "rank 1"],
@@ -125,5 +154,6 @@ def a_missing_rank_is_told():
 
 
 if __name__ == "__main__":
-    rig.main(subgroups, split, again, a_tcp_store, beside_gloo, no_import_is_needed,
-             a_script_ends_without_goodbye, a_missing_rank_is_told)
+    rig.main(subgroups, split, again, a_tcp_store, beside_gloo,
+             no_import_is_needed, a_script_ends_without_goodbye, a_child_says_goodbye,
+             a_missing_rank_is_told)
