@@ -32,6 +32,7 @@ def _join(options, _backend_options):
     """Makes the group of one process; torch calls this for each group that it makes."""
     extension = _extension()
     _leave_at_end()
+    _share_buckets()
     return extension.join(
         store=options.store,
         rank=options.group_rank,
@@ -51,6 +52,16 @@ def _leave_at_end():
         atexit.register(_leave)
         multiprocessing.util.Finalize(None, _leave, exitpriority=0)
     _leaver = os.getpid()
+
+
+def _share_buckets():
+    """Has DistributedDataParallel put its buckets into memory that the ranks share, which torch
+    does only where this variable says so. With a GPU torch's default stays, for the variable holds
+    for the groups of all backends."""
+    import torch
+
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
 
 
 def _leave():

@@ -1,6 +1,9 @@
 """DistributedDataParallel and what people put around it: losses as with gloo, hooks, uneven
 inputs."""
 
+import os
+import unittest.mock
+
 import torch
 import torch.distributed as dist
 import torch._dynamo  # here once, and not in each rank
@@ -68,6 +71,39 @@ def many_buckets():
 
 def views_of_buckets():
     compare(2, 0, gradient_as_bucket_view=True, static_graph=True)
+
+
+def mapped_from(address):
+    """What is mapped at an address of this process: the end of its line in the list of maps."""
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            first, end = (int(number, 16) for number in line.split()[0].split("-"))
+            if first <= address < end:
+                return line.split(maxsplit=5)[-1]
+
+
+def train_in_place(rank, size):
+    """The places of the buckets, as DDP gives them to a hook."""
+    places = []
+
+    def hook(_, bucket):
+        places.append(mapped_from(bucket.buffer().data_ptr()))
+        future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+        return future.then(lambda ended: ended.value()[0])
+
+    train(rank, size, lambda model: model.register_comm_hook(None, hook))
+    return ["memfd:gyre" in place for place in places]
+
+
+def memory_of_buckets():
+    """The buckets lie in memory that the ranks share, but where the user wants torch's default."""
+    if not hasattr(torch._C._distributed_c10d.Backend, "allocate_tensor"):
+        raise rig.Skip("this torch asks no backend for memory")
+    if torch.cuda.is_available():
+        raise rig.Skip("with a GPU torch's default stays")
+    assert all(shared for found in rig.run(train_in_place, 2).values() for shared in found)
+    with unittest.mock.patch.dict(os.environ, DDP_DISABLE_COMM_MEM="1"):
+        assert not any(shared for found in rig.run(train_in_place, 2).values() for shared in found)
 
 
 def train_with_hook(rank, size, name):
@@ -139,5 +175,5 @@ def sharded_optimizer():
 
 
 if __name__ == "__main__":
-    rig.main(losses_of_two_ranks, losses_of_more_ranks, many_buckets, views_of_buckets, hooks,
-             uneven_inputs, buffers, sharded_optimizer)
+    rig.main(losses_of_two_ranks, losses_of_more_ranks, many_buckets, views_of_buckets,
+             memory_of_buckets, hooks, uneven_inputs, buffers, sharded_optimizer)
