@@ -24,6 +24,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)
     module.doc() = "Gyre as a backend of torch.distributed.";
     module.attr("gyre_version") = gyre_version();
     module.attr("torch_version") = TORCH_VERSION;
+    py::class_<Group, c10d::Backend, c10::intrusive_ptr<Group>>(module, "Group")
+        .def(
+            "perform_nocolor_split", [](const Group &, const py::object &) {},
+            "What a rank calls that will not be in a subgroup: others need nothing from it.");
     module.def(
         "join", &join, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("name"),
         py::arg("timeout"), py::arg("ranks"), py::arg("formed") = true,

@@ -159,6 +159,9 @@ class AnyBackend : public c10d::Backend
     virtual c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store> &store,
                                               const std::vector<int> &ranks,
                                               const c10::intrusive_ptr<Options> &options) = 0;
+    virtual c10::intrusive_ptr<Backend> merge(const c10::intrusive_ptr<c10d::Store> &store,
+                                              const c10::intrusive_ptr<Options> &options,
+                                              const int &rank, const int &size) = 0;
     virtual bool supportsShrinking() const = 0;
     virtual c10::intrusive_ptr<Backend> shrink(const std::vector<int64_t> &excluded, int flags,
                                                const c10::intrusive_ptr<Options> &options) = 0;

@@ -189,6 +189,15 @@ c10::intrusive_ptr<c10d::Backend> Group::split(const c10::intrusive_ptr<c10d::St
                                       options->timeout, global_ranks_of(ranks), true);
 }
 
+/* A group of this one's ranks and of others, which meet in a store of the caller's. */
+c10::intrusive_ptr<c10d::Backend> Group::merge(const c10::intrusive_ptr<c10d::Store> &store,
+                                               const c10::intrusive_ptr<Options> &options,
+                                               const int &rank, const int &size)
+{
+    return c10::make_intrusive<Group>(store, rank, size, group_name_of(*options), options->timeout,
+                                      std::vector<int64_t>(), true);
+}
+
 /* -- devices ----------------------------------------------------------------------------------- */
 
 /* The device of all tensors of a call; none: the host. Throws where it is not this rank's. */

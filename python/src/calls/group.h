@@ -128,6 +128,9 @@ class Group final : public AnyBackend
     c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store> &store,
                                       const std::vector<int> &ranks,
                                       const c10::intrusive_ptr<Options> &options) override;
+    c10::intrusive_ptr<Backend> merge(const c10::intrusive_ptr<c10d::Store> &store,
+                                      const c10::intrusive_ptr<Options> &options, const int &rank,
+                                      const int &size) override;
     bool supportsTensorAlloc(c10::DeviceIndex device) override;
     at::Tensor allocateTensor(long size, at::TensorOptions options) override;
 

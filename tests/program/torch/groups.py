@@ -51,6 +51,42 @@ def split():
     rig.run(split_in_two, 4)
 
 
+def merge_again(rank, size, place):
+    """Of two halves one group."""
+    part = dist.split_group(split_ranks=[[0, 1], [2, 3]])
+    merged = part.merge_remote_group(dist.FileStore(place, size), size, group_name="merged")
+    ranks = torch.tensor([2 ** rank, 2 ** merged.rank()])  # torch numbers them as they come
+    merged.allreduce([ranks]).wait()
+    assert ranks.tolist() == [15, 15] and merged.size() == size
+    merged.shutdown()
+
+
+def merged():
+    if not hasattr(dist.ProcessGroup, "merge_remote_group"):
+        raise rig.Skip("this torch has no merge_remote_group")
+    place = f"/tmp/gyre-torch-merged-{os.getpid()}"
+    rig.run(merge_again, 4, place)
+    if os.path.exists(place):
+        os.unlink(place)
+
+
+def bind_a_device(rank, size):
+    store = dist.distributed_c10d._get_default_store()
+    dist.destroy_process_group()
+    dist.init_process_group("gyre", store=dist.PrefixStore("bound/", store), rank=rank,
+                            world_size=size, device_id=torch.device("cpu", 0))
+    part = dist.new_group([0, 2])  # torch tells rank 1, too, where the backend can split
+    if rank != 1:
+        assert sum_of(part) == 2
+    assert sum_of() == size
+
+
+def bound_to_a_device():
+    if rig.OLD:
+        raise rig.Skip("this torch binds to accelerators only")
+    rig.run(bind_a_device, 3)
+
+
 def make_again(rank, size):
     store = dist.distributed_c10d._get_default_store()
     for turn in range(3):
@@ -154,6 +190,6 @@ def a_missing_rank_is_told():
 
 
 if __name__ == "__main__":
-    rig.main(subgroups, split, again, a_tcp_store, beside_gloo,
+    rig.main(subgroups, split, merged, bound_to_a_device, again, a_tcp_store, beside_gloo,
              no_import_is_needed, a_script_ends_without_goodbye, a_child_says_goodbye,
              a_missing_rank_is_told)
