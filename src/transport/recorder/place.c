@@ -92,7 +92,7 @@ void gyre_record_place_keep(int fd)
     const size_t bytes = gyre_record_bytes(GYRE_RECORDS);
     struct gyre_record_head *head = malloc(bytes);
     if (head && pread(fd, head, bytes, 0) == (ssize_t)bytes && is_left_behind(head)) {
-        gyre_record_end_texts(head);
+        gyre_record_clean_texts(head);
         gyre_recorder_dump(head, true);
     }
     free(head);
