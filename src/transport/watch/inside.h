@@ -87,6 +87,7 @@ struct gyre_watch {
     int poller;              /* an epoll */
     int launcher;            /* its pipe, -1: none */
     struct gyre_watch_visitor *visitor; /* places for them; NULL: nobody may come */
+    uint64_t rests_until;               /* the listener; 0: it does not */
     struct gyre_watch_wish *wish;       /* data connections that are to be made anew */
     uint32_t wishes;                    /* so many there have been */
     struct gyre_watch_news *news;       /* of data connections, in order, not yet taken */
@@ -213,6 +214,8 @@ int gyre_watch_hear_renew(struct gyre_watch *watch, struct gyre_talk *talk,
 int gyre_watch_open_visitors(struct gyre_watch *watch);
 void gyre_watch_admit_visitor(struct gyre_watch *watch); /* one is at the listener */
 void gyre_watch_hear_visitor(struct gyre_watch *watch, uint32_t visitor);
+void gyre_watch_visitors_turn(struct gyre_watch *watch, uint64_t now);
+uint64_t gyre_watch_visitors_wake(const struct gyre_watch *watch);
 void gyre_watch_drop_visitors(struct gyre_watch *watch);
 
 /* -- share.c, import.c, errands.c -------------------------------------------------------------- */

@@ -226,11 +226,12 @@ void gyre_watch_turn(struct gyre_watch *watch)
 static uint64_t wake_at(const struct gyre_watch *watch)
 {
     uint64_t wake = gyre_detector_wake(watch->detector);
-    uint64_t dial = gyre_watch_redial_wake(watch), renewal = gyre_watch_renewals_wake(watch);
+    const uint64_t due[] = {gyre_watch_redial_wake(watch), gyre_watch_renewals_wake(watch),
+                            gyre_watch_visitors_wake(watch)};
 
-    if (dial < wake)
-        wake = dial;
-    return renewal < wake ? renewal : wake;
+    for (size_t i = 0; i < sizeof due / sizeof *due; i++)
+        wake = due[i] < wake ? due[i] : wake;
+    return wake;
 }
 
 static void handle_events(struct gyre_watch *watch)
@@ -249,6 +250,7 @@ uint64_t gyre_watch_serve(struct gyre_watch *watch, bool ready)
         handle_events(watch);
     gyre_watch_redial_turn(watch, gyre_now_ns());
     gyre_watch_renewals_turn(watch, gyre_now_ns());
+    gyre_watch_visitors_turn(watch, gyre_now_ns());
     gyre_watch_answer_errands(watch);
     gyre_watch_turn(watch);
     uint64_t wake = wake_at(watch);

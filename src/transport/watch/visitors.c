@@ -10,8 +10,9 @@
  * connection has keys of its own. A member that agrees with others on who goes on
  * (transport/members) is told how this one stands.
  *
- * A stranger costs one place of a table and is not answered. When the table is full, the visitor
- * that came first makes room: a rank needs a millisecond, and tries again.
+ * A stranger costs one place of a table and is not answered. When the table is full, or no
+ * descriptor is left, the visitor that came first makes room: a rank needs a millisecond, and tries
+ * again. Where no descriptor is left and nobody is here, the listener rests for a tick.
  *
  * Tested by tests/program/watch/reset.c. */
 #include "transport/watch/inside.h"
@@ -25,6 +26,7 @@
 #include <sys/epoll.h>
 
 #define PATIENCE (5 * GYRE_SECOND) /* with a visitor, when another one comes */
+#define REST     (50 * GYRE_MS)    /* of a listener to which no descriptor can be given */
 
 struct gyre_watch_visitor {
     struct gyre_talk talk;
@@ -48,42 +50,86 @@ static void see_off(struct gyre_watch *watch, struct gyre_watch_visitor *visitor
     visitor->since = 0;
 }
 
-/* Finds a place for one more, and frees those of visitors that were too slow. */
-static uint32_t clear_place(struct gyre_watch *watch, uint64_t now)
+static void see_off_the_slow(struct gyre_watch *watch, uint64_t now)
 {
-    uint32_t best = 0;
+    for (uint32_t i = 0; i < visitor_places(watch); i++)
+        if (watch->visitor[i].since != 0 && now - watch->visitor[i].since > PATIENCE)
+            see_off(watch, &watch->visitor[i]);
+}
+
+/* Sees off the visitor that came first, and returns the place; NULL: nobody is here. */
+static struct gyre_watch_visitor *evict_first_visitor(struct gyre_watch *watch)
+{
+    struct gyre_watch_visitor *first = NULL;
 
     for (uint32_t i = 0; i < visitor_places(watch); i++) {
         struct gyre_watch_visitor *visitor = &watch->visitor[i];
-        if (visitor->since != 0 && now - visitor->since > PATIENCE)
-            see_off(watch, visitor);
-        if (visitor->since < watch->visitor[best].since)
-            best = i;
+        if (visitor->since != 0 && (first == NULL || visitor->since < first->since))
+            first = visitor;
     }
-    see_off(watch, &watch->visitor[best]);
-    return best;
+    if (first != NULL)
+        see_off(watch, first);
+    return first;
+}
+
+static struct gyre_watch_visitor *find_visitor_place(struct gyre_watch *watch)
+{
+    for (uint32_t i = 0; i < visitor_places(watch); i++)
+        if (watch->visitor[i].since == 0)
+            return &watch->visitor[i];
+    return evict_first_visitor(watch);
+}
+
+/* Accepts whoever is at the listener. Where no descriptor is left, a visitor's is used, or the
+ * listener rests. */
+static int accept_visitor(struct gyre_watch *watch, uint64_t now)
+{
+    struct sockaddr_storage from;
+    const int listener = watch->is.joined->listener;
+    int fd;
+
+    do
+        fd = gyre_socket_accept(listener, &from);
+    while ((fd == -EMFILE || fd == -ENFILE) && evict_first_visitor(watch) != NULL);
+    if (fd == -EMFILE || fd == -ENFILE) {
+        gyre_watch_rearm(watch, listener, 0, GYRE_WATCH_FROM_LISTENER, 0);
+        watch->rests_until = now + REST;
+    }
+    return fd;
 }
 
 void gyre_watch_admit_visitor(struct gyre_watch *watch)
 {
-    struct sockaddr_storage from;
     uint64_t now = gyre_now_ns();
 
     if (watch->visitor == NULL) /* the listener was given away since the event */
         return;
-    int fd = gyre_socket_accept(watch->is.joined->listener, &from);
-    if (fd == -EMFILE || fd == -ENFILE)
-        clear_place(watch, now); /* its descriptor serves the next one */
+    see_off_the_slow(watch, now);
+    int fd = accept_visitor(watch, now);
     if (fd < 0)
         return;
-    uint32_t place = clear_place(watch, now);
-    struct gyre_watch_visitor *visitor = &watch->visitor[place];
+    struct gyre_watch_visitor *visitor = find_visitor_place(watch);
     gyre_talk_open(&visitor->talk, fd);
     visitor->since = now;
     if (gyre_watch_start_proof(watch, &visitor->talk.shake, GYRE_HANDSHAKE_SERVER,
                                GYRE_PURPOSE_WATCH, 0) != 0 ||
-        gyre_watch_listen(watch, fd, EPOLLIN, GYRE_WATCH_FROM_VISITOR, place) != 0)
+        gyre_watch_listen(watch, fd, EPOLLIN, GYRE_WATCH_FROM_VISITOR,
+                          (uint32_t)(visitor - watch->visitor)) != 0)
         see_off(watch, visitor);
+}
+
+uint64_t gyre_watch_visitors_wake(const struct gyre_watch *watch)
+{
+    return watch->rests_until != 0 ? watch->rests_until : UINT64_MAX;
+}
+
+void gyre_watch_visitors_turn(struct gyre_watch *watch, uint64_t now)
+{
+    if (watch->rests_until == 0 || now < watch->rests_until)
+        return;
+    watch->rests_until = 0;
+    if (watch->visitor != NULL)
+        gyre_watch_rearm(watch, watch->is.joined->listener, EPOLLIN, GYRE_WATCH_FROM_LISTENER, 0);
 }
 
 /* Tells a member that agrees with others how this one stands: it takes no part, or not yet. */

@@ -16,15 +16,17 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define DEAD_MS   2000
 #define ROUNDS    20
 #define STRANGERS 100
+#define FEW       8 /* that a listener's queue holds */
 #define LIMIT_MS  5000
 
-enum { PHASE_RESET = 5, GO_END = 100 };
+enum { PHASE_TIGHT = 4, PHASE_RESET, PHASE_BACK, GO_STRANGERS = 50, GO_RESET = 60, GO_END = 100 };
 
 static struct rig two_nodes(void (*play)(struct rig_rank *me))
 {
@@ -304,6 +306,52 @@ static void test_strangers_are_hung_up_on(void **state)
     expect_fine(&rig);
 }
 
+/* Leaves this process one descriptor, so that one visitor can be here. */
+static void use_up_descriptors(void)
+{
+    struct rlimit limit;
+    int next = dup(STDERR_FILENO);
+    close(next);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = (rlim_t)next + 1;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* Rank 0 has a descriptor for one visitor, and silent strangers come, of whom the first takes it.
+ * Then the connection of rank 2 breaks. */
+static void play_no_descriptor_left(struct rig_rank *me)
+{
+    int silent[FEW];
+    if (me->rank == 0)
+        use_up_descriptors();
+    rig_tell(me, PHASE_TIGHT);
+    rig_await_go(me, GO_STRANGERS);
+    for (int i = 0; me->rank == 1 && i < FEW; i++)
+        silent[i] = gyre_socket_connect(&me->joined->member[0].address, NULL);
+    rig_tell(me, PHASE_RESET);
+    rig_await_go(me, GO_RESET);
+    if (me->rank == 2)
+        reset_and_await(me, 0);
+    rig_tell(me, PHASE_BACK);
+    rig_await_go(me, GO_END);
+    for (int i = 0; me->rank == 1 && i < FEW; i++)
+        close(silent[i]);
+    me->board->seat[me->rank].value += atomic_load(&me->health.status);
+}
+
+static void test_without_descriptors_strangers_make_room(void **state)
+{
+    struct rig rig = two_nodes(play_no_descriptor_left);
+    rig_start(&rig);
+    rig_await_phase(&rig, 0, PHASE_TIGHT);
+    atomic_store(&rig.board->go, GO_STRANGERS);
+    rig_await_phase(&rig, 1, PHASE_RESET);
+    atomic_store(&rig.board->go, GO_RESET);
+    rig_await_phase(&rig, 2, PHASE_BACK);
+    atomic_store(&rig.board->go, GO_END);
+    expect_fine(&rig);
+}
+
 int main(void)
 {
 #ifdef SANITIZED_THREADS
@@ -318,6 +366,7 @@ int main(void)
         cmocka_unit_test(test_a_death_after_a_reset_is_named_at_once),
         cmocka_unit_test(test_who_does_not_answer_is_lost_at_the_dead_time),
         cmocka_unit_test(test_strangers_are_hung_up_on),
+        cmocka_unit_test(test_without_descriptors_strangers_make_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
