@@ -52,6 +52,15 @@ expect 0 '100000 ranks: 12500 nodes of 8' --nodes 12500 --ranks 8 --link 100G:5u
 grep -q 'ring .*~[0-9.]* s' said || offend "a ring of 100000 ranks, and it is not marked"
 expect 0 '"rehearsed":true' --nodes 8 --json
 
+# Nothing that was not rehearsed stands before what was, unless it is shorter by more than the
+# formula's error.
+expect 0 'rehearsed":false' --nodes 16 --ranks 4 --link 100G:5us --size 64M --json
+sed -n 's/.*"us":\([0-9.]*\),.*"rehearsed":\([a-z]*\).*/\1 \2/p' said | awk '
+    $2 == "false" { formula = $1 }
+    $2 == "true" { over += formula > 0 && formula > 0.69 * $1; rehearsed++ }
+    END { exit over || rehearsed < 5 }' ||
+    offend "the formula stands before a rehearsal: $(cat said)"
+
 # A training step: what is not hidden is exposed.
 expect 0 'exposed' --nodes 32 --link 10G:20us --model 8x1024 --compute 20ms
 expect 0 '"parameters":8396800,"buckets":2' --nodes 32 --model 8x1024 --json
