@@ -23,6 +23,7 @@ static const uint64_t found[] = {
     264737,  /* a message that came with its sender's goodbye was lost with the connection */
     147563,  /* of several peers, any was named for the one that had left */
     2027379, /* who lacked memory for a link made at its first use blamed the peer */
+    1044430, /* what a rank had said long ago passed for what it does now */
 };
 
 static void tell(struct hunt_scenario *scenario, struct hunt_outcome *outcome, bool plain)
