@@ -13,7 +13,8 @@
  * states do not tell how the calls differ (the calls are too long ago, or were messages), the call
  * audit still has its usual time to find more.
  *
- * outbox.c asks; this file hears the answers and compares them. */
+ * outbox.c asks; this file hears the answers and compares them. The call audit has ranks asked in
+ * the same way before it tells what a rank has not done (audit.c). */
 #include "transport/watch/detect/inside.h"
 
 #include <string.h>
