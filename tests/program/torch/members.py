@@ -137,32 +137,41 @@ def live(me, place, dies):
     return weights.tolist()
 
 
-def _process(me, place, dies, apart, results):
+def _process(main, me, place, apart, results):
     torch.set_num_threads(1)
     if apart:
         os.environ["GYRE_SIMULATED_NODE"] = str(me)
     try:
-        results.put((me, live(me, place, dies)))
+        results.put((me, main(me, place)))
     except BaseException as error:
         results.put((me, f"{type(error).__name__}: {error}"))
 
 
-def lose_one_and_take_one_in(apart):
+def run_processes(main, numbers, apart=False):
+    """Runs main(number, place) for each number, and gives what they return, by number."""
     context = torch.multiprocessing.get_context("fork")
     results = context.SimpleQueue()
     place = f"/tmp/gyre-torch-members-{os.getpid()}"
-    processes = [context.Process(target=_process, args=(me, place, 1, apart, results))
-                 for me in range(4)]
+    processes = [context.Process(target=_process, args=(main, me, place, apart, results))
+                 for me in numbers]
     for process in processes:
         process.start()
+    end = time.monotonic() + rig.LIMIT
     for process in processes:
-        process.join(rig.LIMIT)
-        assert not process.is_alive(), "a process has not ended"
-    found = {}
+        process.join(max(0, end - time.monotonic()))
+    found = {me: "has not ended" for me, process in zip(numbers, processes) if process.is_alive()}
+    for process in processes:
+        process.kill()
+        process.join()
     while not results.empty():
         me, value = results.get()
         found[me] = value
     remove(place)
+    return found
+
+
+def lose_one_and_take_one_in(apart):
+    found = run_processes(lambda me, place: live(me, place, 1), range(4), apart)
     expected = [5 * 3 + 10 * 2 + 5 * 3.0] * 4  # steps 1 to 5, 6 to 15, 16 to 20
     assert found == {me: expected for me in (0, 2, 3)}, found
 
@@ -171,6 +180,28 @@ def a_loop_goes_on_after_a_death_and_takes_a_process_in():
     needs_reconfigure()
     for apart in (False, True):  # on one machine, and each on a node of its own
         lose_one_and_take_one_in(apart)
+
+
+def change_members(me, place):
+    """A process that is left out comes back, the ranks are numbered anew, and what was aborted is
+    made anew."""
+    store, group = begin(place, me)
+    for turn, members in enumerate(([0, 1, 2], [2, 0], [1, 2, 0], [0, 1, 2])):
+        if me in members:
+            meet(store, turn, me, members)
+            assert (group.rank(), group.size()) == (members.index(me), len(members))
+            assert sum_of(me, group) == sum(members)
+        store.set(f"done{turn}/{me}", "")
+        store.wait([f"done{turn}/{other}" for other in range(3)])
+        if turn == 2:
+            group.abort()
+    dist.destroy_process_group()
+
+
+def members_come_back():
+    needs_reconfigure()
+    found = run_processes(change_members, range(3))
+    assert found == {me: None for me in range(3)}, found
 
 
 def wrong_handles(rank, size):
@@ -194,4 +225,5 @@ def handles_are_checked():
 
 if __name__ == "__main__":
     rig.main(a_lost_rank_is_left_out, a_living_rank_is_left_out,
-             a_loop_goes_on_after_a_death_and_takes_a_process_in, handles_are_checked)
+             a_loop_goes_on_after_a_death_and_takes_a_process_in, members_come_back,
+             handles_are_checked)

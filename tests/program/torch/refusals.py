@@ -1,5 +1,7 @@
 """Arguments that cannot be used are refused at once, and the group goes on."""
 
+import unittest.mock
+
 import torch
 import torch.distributed as dist
 
@@ -47,6 +49,17 @@ def each():
     rig.run(refuse_each, 2)
 
 
+def join_with_another_torch(rank, size):
+    with unittest.mock.patch.object(torch, "__version__", "1.0.0"):
+        rig.raises(RuntimeError, ["was built for torch 2", "this is 1.0.0", "build it again"],
+                   dist.new_group)
+    dist.new_group()
+
+
+def an_extension_for_another_torch():
+    rig.run(join_with_another_torch, 2)
+
+
 def use_a_destroyed_group(rank, size):
     group = dist.new_group()
     backend = group._get_backend(torch.device("cpu"))
@@ -66,4 +79,4 @@ def a_destroyed_group():
 
 
 if __name__ == "__main__":
-    rig.main(each, a_destroyed_group)
+    rig.main(each, an_extension_for_another_torch, a_destroyed_group)
