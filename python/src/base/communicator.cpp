@@ -236,8 +236,6 @@ void Communicator::close()
 
 Communicator::~Communicator()
 {
-    if (forked())
-        return;
     close();
     const std::lock_guard<std::mutex> hold(living().lock);
     living().all.erase(this);
