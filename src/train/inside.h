@@ -240,7 +240,8 @@ void gyre_train_free_shares(struct gyre_train *t);
  * next one (model/network/late.h). */
 int gyre_train_step(struct gyre_train *t);
 
-/* While the device computes: the batch that the loader will give next, to a feed that may be none. */
+/* While the device computes: brings the batch that the loader will give next. The feed may be
+ * none. */
 int gyre_train_bring_next(struct gyre_train *t, struct gyre_feed *feed, struct gyre_loader *loader);
 
 /* The rows of a batch as a feed knows them. */
