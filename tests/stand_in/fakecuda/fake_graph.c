@@ -3,7 +3,8 @@
  *     begin capture ─▶ copy, kernel, wait for a word, write one … ─▶ end capture ─▶ graph
  *     launch        ─▶ the same jobs, behind what is on the stream
  *
- * A graph is the work of one stream. */
+ * A graph is the work of one stream. Calls that end a capture or a graph do so also where they
+ * fail, so that what is planted leaves nothing behind. */
 #include "fake_work.h"
 
 #include <stdlib.h>
@@ -48,15 +49,14 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
     CUresult status = fake_begin(__func__, FAKE_CONTEXT);
     *graph = NULL;
     stream = fake_named(stream);
-    if (!status && (!fake_alive(stream) || !stream->graph))
-        status = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+    if (!fake_alive(stream) || !stream->graph)
+        return fake_end(status ? status : CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+    if (!status && stream->spoiled)
+        status = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (status)
-        return fake_end(status);
-    if (stream->spoiled)
         free_graph(stream->graph);
     else
         *graph = stream->graph;
-    status = stream->spoiled ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
     stream->captured = stream->spoiled = false;
     stream->graph = NULL;
     return fake_end(status);
@@ -88,17 +88,14 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream)
 CUresult cuGraphExecDestroy(CUgraphExec executable)
 {
     CUresult status = fake_begin(__func__, FAKE_DRIVER);
-    if (!status) {
-        free_graph(executable->graph);
-        free(executable);
-    }
+    free_graph(executable->graph);
+    free(executable);
     return fake_end(status);
 }
 
 CUresult cuGraphDestroy(CUgraph graph)
 {
     CUresult status = fake_begin(__func__, FAKE_DRIVER);
-    if (!status)
-        free_graph(graph);
+    free_graph(graph);
     return fake_end(status);
 }
