@@ -15,6 +15,9 @@
  * several have work it takes turns and sleeps in none: a group that waits for a slow peer, or has
  * failed, costs the others a look. After a round in which nothing moved it naps, longer each time.
  *
+ * With operations in graphs it has work always: it sleeps beside their launches, and releases them
+ * when the job fails.
+ *
  * `helper_lock` covers the lists of engines and what is said of a thread. The helper drives without
  * it, and `at` says which engine, so that one that ends waits. A forked child has no helper, and
  * forgets its parent's.
@@ -58,7 +61,8 @@ static struct gyre_helper_thread *shared; /* by the groups of this process; NULL
 
 static bool has_more_turns(struct gyre_progress_engine *progress)
 {
-    return progress->busy_count && !gyre_domain_attended(progress->domain) &&
+    return (progress->busy_count || gyre_progress_guards(progress)) &&
+           !gyre_domain_attended(progress->domain) &&
            !atomic_load_explicit(&progress->helper.leaving, memory_order_relaxed);
 }
 
@@ -101,7 +105,7 @@ static enum round drive(const struct gyre_helper_thread *self,
     else
         drive_in_turns(progress);
     progress->helping = false;
-    if (!progress->busy_count)
+    if (!progress->busy_count && !gyre_progress_guards(progress))
         atomic_store(&progress->helper.work, 0);
     bool attended = gyre_domain_attended(progress->domain), moved = moves != progress->moves;
     gyre_domain_leave(progress->domain);

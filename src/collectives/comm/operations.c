@@ -352,19 +352,26 @@ static void prepare_for_streams(struct gyre_comm *comm)
     gyre_quiet_end();
 }
 
-/* Refuses a stream that is being captured: an operation needs the host each time it runs. */
-static int admit_stream(struct gyre_comm *comm, void *stream)
+static int admit_stream(struct gyre_comm *comm, void *stream, bool *captured)
 {
-    bool captured = false;
-    int status = gyre_fold_queue_check_stream(&comm->progress->fold_queue, stream, &captured,
+    *captured = false;
+    int status = gyre_fold_queue_check_stream(&comm->progress->fold_queue, stream, captured,
                                               gyre_thread_trouble());
-    if (!status && captured)
-        status = gyre_trouble_set(gyre_thread_trouble(), GYRE_UNSUPPORTED,
-                                  "the caller's stream is being captured into a CUDA graph: an "
-                                  "operation is no part of one, start it outside the capture");
-    if (!status)
+    if (!status && !*captured)
         prepare_for_streams(comm);
     return status;
+}
+
+/* Refuses an operation that can be no part of a graph. */
+static int admit_to_graph(struct gyre_comm *comm, struct gyre_plan *plan,
+                          const struct gyre_request *request)
+{
+    const char *bar = gyre_push_bars_graph(comm->mesh, plan, request);
+    return bar ? gyre_trouble_set(gyre_thread_trouble(), GYRE_UNSUPPORTED,
+                                  "the caller's stream is being captured into a CUDA graph, of "
+                                  "which this operation is no part: %s",
+                                  bar)
+               : 0;
 }
 
 /* Runs an operation of one rank alone in a stream's order: there is one block, and the stream
@@ -373,7 +380,8 @@ static int run_alone_on(struct gyre_comm *comm, const struct gyre_request *reque
 {
     const struct gyre_request_buffer *input = &request->input;
     uint8_t *to = (uint8_t *)request->output.address + gyre_shape_displacement(&request->shape, 0);
-    int status = admit_stream(comm, stream);
+    bool captured;
+    int status = admit_stream(comm, stream, &captured);
     return status || !input->bytes || input->address == to
                ? status
                : gyre_fold_queue_copy_on(&comm->progress->fold_queue, stream, to, input->address,
@@ -385,14 +393,18 @@ static int begin_on(struct gyre_comm *comm, const struct gyre_request *request, 
 {
     struct gyre_plan *plan;
     struct gyre_operation *op;
+    bool captured = false;
     int status = find_plan(comm, &request->shape, &plan);
     if (!status)
-        status = admit_stream(comm, stream);
+        status = admit_stream(comm, stream, &captured);
+    if (!status && captured)
+        status = admit_to_graph(comm, plan, request);
     if (!status)
         status = gyre_comm_start_plan(comm, plan, request, &op);
     if (status)
         return status;
-    status = gyre_engine_bind_stream(comm->engine, op, stream, gyre_thread_trouble());
+    comm->progress->graphs |= captured;
+    status = gyre_engine_bind_stream(comm->engine, op, stream, captured, gyre_thread_trouble());
     if (status) { /* peers count on the operation: it runs to its end */
         gyre_comm_drive(comm, op);
         gyre_engine_release(comm->engine, op);

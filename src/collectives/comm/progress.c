@@ -161,7 +161,7 @@ bool gyre_progress_pending(const struct gyre_progress_engine *progress)
     for (uint32_t i = 0; i < progress->busy_count; i++)
         if (!comm_idle(progress->busy[i]))
             return true;
-    return false;
+    return gyre_progress_guards(progress);
 }
 
 /* Whether this turn polls the links. Work that ends by itself, as short messages that left at once,

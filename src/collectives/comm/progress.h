@@ -37,6 +37,7 @@ struct gyre_progress_engine {
     _Atomic int failed;               /* status of every call on every communicator from now on */
     struct gyre_trouble trouble;      /* of a world of 1; otherwise the domain's health */
     bool fault_told;
+    bool graphs;                  /* some have operations, whose launches nobody else watches */
     bool superseded;              /* ended by gyre_shrink(), which is no failure */
     struct gyre_growing *growing; /* the next epoch, which newcomers join; NULL: nobody does */
     bool helping;                 /* the helper drives: no thread of the application waits */
@@ -87,7 +88,13 @@ static inline void gyre_progress_note_finished(struct gyre_comm *comm)
 /* Moves everything that can move, on every communicator. True if anything did. */
 bool gyre_progress_poll(struct gyre_progress_engine *progress);
 
-/* Whether anything is in flight, on any communicator. */
+/* Whether a failure may have to release launches of graphs, of which nothing is in flight here. */
+static inline bool gyre_progress_guards(const struct gyre_progress_engine *progress)
+{
+    return progress->graphs && !atomic_load_explicit(&progress->failed, memory_order_relaxed);
+}
+
+/* Whether anything is in flight, on any communicator, or to be guarded. */
 bool gyre_progress_pending(const struct gyre_progress_engine *progress);
 
 /* The condition for which a thread waits: a word, which any thread may read, differs from `old`. Or

@@ -71,6 +71,7 @@ void gyre_engine_drop_windows(struct gyre_engine *engine, bool share_no_more)
 {
     if (!engine->mesh)
         return;
+    gyre_captured_end(engine->mesh, gyre_now_ns() + FOLDS_NS);
     gyre_words_drop(engine->mesh);
     gyre_windows_drop(engine->mesh, share_no_more);
 }
@@ -177,6 +178,8 @@ static void stop_folds(struct gyre_engine *engine)
     uint64_t limit = gyre_now_ns() + FOLDS_NS;
     for (uint32_t i = 0; i < engine->orders; i++)
         gyre_push_stop(engine->mesh, engine->order[i], limit);
+    if (engine->mesh)
+        gyre_captured_stop(engine->mesh, limit);
 }
 
 /* Lets streams go. What the fold queue still writes comes first; the wait is short, unless a stream
@@ -201,6 +204,8 @@ void gyre_engine_fail(struct gyre_engine *engine, int status)
         gyre_fold_queue_settle(engine->mirrors.fold_queue);
     for (uint32_t i = 0; i < engine->orders; i++)
         gyre_mapped_drop(engine->mesh, engine->order[i]);
+    if (engine->mesh)
+        gyre_captured_detach(engine->mesh);
     while (engine->orders)
         gyre_engine_end(engine, engine->order[0], status);
 }

@@ -58,7 +58,8 @@ void gyre_engine_let_stream_go(struct gyre_engine *engine, struct gyre_operation
 
 static void give_table(struct gyre_engine *engine, struct gyre_operation *op)
 {
-    gyre_late_give(&engine->mirrors.tables, op->table);
+    if (!op->captured)
+        gyre_late_give(&engine->mirrors.tables, op->table);
     op->table = NULL;
 }
 
@@ -75,20 +76,23 @@ static uint64_t next_turn(const struct gyre_engine *engine)
 }
 
 static int post_on_stream(struct gyre_engine *engine, struct gyre_operation *op, void *stream,
-                          struct gyre_trouble *trouble)
+                          bool captured, struct gyre_trouble *trouble)
 {
+    if (captured)
+        return gyre_push_capture(engine->mesh, op, stream, trouble);
     return op->direct ? gyre_push_post_on(engine->mesh, op, next_turn(engine), stream, trouble)
                       : gyre_mirror_post_on(op->mirror, engine->mirrors.fold_queue, stream,
                                             &op->stream_wait, trouble);
 }
 
 int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op, void *stream,
-                            struct gyre_trouble *trouble)
+                            bool captured, struct gyre_trouble *trouble)
 {
     if (op->status != GYRE_AGAIN) /* ended as it began, so nothing would let the stream go on */
         return gyre_trouble_set(trouble, op->status, "the job has failed before");
-    int status = post_on_stream(engine, op, stream, trouble);
-    op->held = op->awaits_stream = status == 0;
+    int status = post_on_stream(engine, op, stream, captured, trouble);
+    op->held = status == 0;
+    op->awaits_stream = op->held && !captured;
     if (status)
         gyre_engine_let_stream_go(engine, op);
     if (status)
@@ -115,8 +119,8 @@ void gyre_engine_end(struct gyre_engine *engine, struct gyre_operation *op, int 
             (--engine->orders - i) * sizeof(engine->order[0]));
     count_end(engine);
     gyre_engine_let_stream_go(engine, op);
-    if (op->alone)
-        engine->mesh->alone--;
+    if (gyre_operation_is_ahead(op))
+        engine->mesh->ahead--;
     if (op->held)
         gyre_engine_release(engine, op);
 }

@@ -105,10 +105,11 @@ struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre
                                          const void *input, void *output);
 
 /* Ties the operation that was just started to a stream: the operation waits for what is on the
- * stream now, and what is put there later waits for the operation's end. Where this fails the
- * operation is one like any other. */
+ * stream now, and what is put there later waits for the operation's end. `captured`: the stream is
+ * being captured into a graph, whose part the operation becomes. Where this fails the operation is
+ * one like any other. */
 int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op, void *stream,
-                            struct gyre_trouble *trouble);
+                            bool captured, struct gyre_trouble *trouble);
 
 /* Lets the stream of an operation go on, if it waits for the operation. */
 void gyre_engine_let_stream_go(struct gyre_engine *engine, struct gyre_operation *op);

@@ -6,8 +6,9 @@
  *                    ends first            resolved   begins when 9 has ended, 11 behind it
  *                    of all                next
  *
- * One whose stream runs the turn (mapped/push_stream.h) begins as soon as all before it have begun,
- * so that it is resolved before its stream comes. The host runs the others one at a time.
+ * One whose stream runs the turn (mapped/push_stream.h) is *ahead*: it begins as soon as all before
+ * it have begun, so that it is resolved before its stream comes. So is one of a graph, whose turn
+ * only tells where the buffers are. The host runs the others one at a time.
  *
  * Tested by tests/sim/mesh.c, with streams by tests/program/cuda/alone.c. */
 #include "collectives/engine/turns.h"
@@ -32,7 +33,7 @@ static struct gyre_operation *first_begun(const struct gyre_engine *engine)
 
 static bool begin_turn(struct gyre_engine *engine, struct gyre_operation *op, bool under_way)
 {
-    bool next = op->alone || (!under_way && gyre_engine_due(op));
+    bool next = gyre_operation_is_ahead(op) || (!under_way && gyre_engine_due(op));
     return next && gyre_mapped_begin(engine->mesh, op);
 }
 
@@ -53,19 +54,19 @@ static bool begin_turns(struct gyre_engine *engine)
     return moved;
 }
 
-/* Makes the turn of the first operation that is alone and not resolved the one under way. */
+/* Makes the turn of the first operation that is ahead and not resolved the one under way. */
 static void take_unresolved(struct gyre_engine *engine)
 {
     for (uint32_t i = 0; i < engine->orders; i++) {
         struct gyre_operation *op = engine->order[i];
-        if (takes_turn(op) && op->begun && op->alone && !op->resolved) {
+        if (takes_turn(op) && op->begun && gyre_operation_is_ahead(op) && !op->resolved) {
             gyre_mapped_take(engine->mesh, op);
             return;
         }
     }
 }
 
-/* Ends operations whose streams have run their turns, in their order. */
+/* Ends operations whose streams have run their turns, and those of graphs, in their order. */
 static bool end_passed(struct gyre_engine *engine)
 {
     struct gyre_operation *op;
@@ -94,12 +95,12 @@ bool gyre_turns_run(struct gyre_engine *engine)
     if (engine->fault.status)
         return false;
     bool moved = begin_turns(engine);
-    if (mesh->alone && !mesh->current.op)
+    if (mesh->ahead && !mesh->current.op)
         take_unresolved(engine);
     moved |= gyre_mapped_run(mesh, &ended);
     if (ended)
         gyre_engine_finish(engine, ended, 0);
-    if (mesh->alone) {
+    if (mesh->ahead) {
         moved |= look_at_streams(engine);
         moved |= end_passed(engine);
     }

@@ -67,9 +67,20 @@ struct gyre_board {
  * written; its part of all outputs is written. */
 enum gyre_inbox_word { GYRE_WORD_ARRIVED, GYRE_WORD_PUSHED, GYRE_INBOX_WORDS };
 
+/* The same of an operation that was captured into a graph, where values are constants: 1, and 0
+ * when the owner of the inbox has seen it. */
+#define GYRE_CAPTURED_MAX 64u
+struct gyre_captured_words {
+    alignas(64) _Atomic uint64_t word[GYRE_INBOX_WORDS][GYRE_PEERS_MAPPED_MAX]; /* by who writes */
+    alignas(64) _Atomic uint64_t at; /* the owner's: how far its stream is in a launch */
+    _Atomic uint64_t resolved;       /* the owner's: 1: its table is filled */
+};
+
 struct gyre_inbox {
     /* By who writes, and by turn % 16. A word's value is the turn. */
     alignas(4096) _Atomic uint64_t word[GYRE_INBOX_WORDS][GYRE_PEERS_MAPPED_MAX][GYRE_BOARD_SLOTS];
+    struct gyre_captured_words captured[GYRE_CAPTURED_MAX];
+    _Atomic uint64_t rest[GYRE_PEERS_MAPPED_MAX]; /* the owner's: what seen words become */
     alignas(4096) uint8_t stage[GYRE_STAGE_SLOTS][GYRE_STAGE_BYTES];
 };
 

@@ -46,6 +46,8 @@ static bool may_begin(struct gyre_mesh *mesh, const struct gyre_operation *op)
 {
     if (op->alone)
         return true; /* its stream would not be, where the line was not free */
+    if (op->captured)
+        return gyre_turn_is_free(mesh, mesh->turn + 1);
     return input_is_here(op) && gyre_turn_is_free(mesh, mesh->turn + 1) &&
            (!op->direct || gyre_words_are_free(mesh, mesh->turn + 1));
 }
@@ -66,9 +68,10 @@ static void begin_push(struct gyre_mesh *mesh, struct gyre_operation *op)
     struct gyre_announcement places;
     gyre_places_find(mesh, op, &places);
     gyre_places_announce(mesh, op, &places);
-    if (!op->alone)
-        gyre_places_take(mesh, op, &places);
-    if (op->direct && !op->alone)
+    if (gyre_operation_is_ahead(op))
+        return;
+    gyre_places_take(mesh, op, &places);
+    if (op->direct)
         gyre_words_tell(mesh, GYRE_WORD_ARRIVED, op->turn);
 }
 
@@ -78,7 +81,7 @@ bool gyre_mapped_begin(struct gyre_mesh *mesh, struct gyre_operation *op)
         return false;
     op->turn = ++mesh->turn;
     op->begun = true;
-    if (!op->alone)
+    if (!gyre_operation_is_ahead(op))
         take_turn(mesh, op);
     if (op->plan->form == GYRE_FORM_PUSH)
         begin_push(mesh, op);
@@ -118,7 +121,7 @@ static bool run_push_on_device(struct gyre_mesh *mesh, struct gyre_operation *op
         return moved;
     if (mesh->current.devices != UINT64_MAX >> (64 - mesh->n))
         return gyre_places_leave_device(mesh, op) == 0;
-    if (!op->alone)
+    if (!gyre_operation_is_ahead(op))
         return gyre_push_on_device(mesh, op) || moved;
     gyre_push_resolve(mesh, op);
     mesh->current.op = NULL;
@@ -128,9 +131,8 @@ static bool run_push_on_device(struct gyre_mesh *mesh, struct gyre_operation *op
 static bool run_push_turn(struct gyre_mesh *mesh, struct gyre_operation *op, bool *over)
 {
     bool moved = op->direct ? run_push_on_device(mesh, op) : gyre_push_run(mesh, op);
-    *over = !op->direct  ? gyre_slices_over(mesh, op->plan)
-            : !op->alone ? gyre_push_is_over(mesh, op)
-                         : false;
+    *over = !op->direct ? gyre_slices_over(mesh, op->plan)
+                        : !gyre_operation_is_ahead(op) && gyre_push_is_over(mesh, op);
     if (*over)
         gyre_turn_end(mesh, op->turn);
     return moved || *over;
@@ -153,7 +155,7 @@ bool gyre_mapped_run(struct gyre_mesh *mesh, struct gyre_operation **ended)
 
 bool gyre_mapped_passes(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
-    if (!gyre_push_is_over(mesh, op))
+    if (!op->captured && !gyre_push_is_over(mesh, op))
         return false;
     gyre_turn_end(mesh, op->turn);
     return true;

@@ -4,11 +4,11 @@
 
 #include "collectives/mapped/mesh.h"
 
-/* Begins the turn of the next operation. Where the operation is not alone no turn is under way, and
+/* Begins the turn of the next operation. Where the operation is not ahead no turn is under way, and
  * this one is then. False: the line is not free, or the INPUT has not come. */
 bool gyre_mapped_begin(struct gyre_mesh *mesh, struct gyre_operation *op);
 
-/* Makes the turn of an operation that is alone, and has begun, the one under way, in which the
+/* Makes the turn of an operation that is ahead, and has begun, the one under way, in which the
  * operation is resolved. */
 void gyre_mapped_take(struct gyre_mesh *mesh, struct gyre_operation *op);
 
@@ -19,7 +19,8 @@ void gyre_mapped_adopt(struct gyre_mesh *mesh, struct gyre_operation *op);
  * operation when the turn is over. */
 bool gyre_mapped_run(struct gyre_mesh *mesh, struct gyre_operation **ended);
 
-/* Ends the turn of an operation that is alone and was resolved; false: it is not over. */
+/* Ends the turn of an operation that is ahead and was resolved; false: it is not over. That of a
+ * graph's is over then. */
 bool gyre_mapped_passes(struct gyre_mesh *mesh, struct gyre_operation *op);
 
 /* The first rank, by its number in the domain, for which an operation that has begun waits; for

@@ -79,5 +79,7 @@ void gyre_mesh_withdraw(struct gyre_mesh *mesh)
 
 void gyre_mesh_destroy(struct gyre_mesh *mesh)
 {
-    free(mesh); /* the domain frees its shared memory */
+    if (mesh)
+        free(mesh->captured); /* tables live as long as graphs may be launched */
+    free(mesh);               /* the domain frees its shared memory */
 }

@@ -47,10 +47,14 @@ struct gyre_mesh {
 
     /* Streams that write and await words of inboxes (words.h). */
     bool words_locked, words_refused;
-    uint32_t alone;                           /* operations in flight whose streams run the turns */
-    uint32_t inbox_of[GYRE_PEERS_MAPPED_MAX]; /* region ids */
+    uint32_t ahead; /* operations in flight whose lines are written ahead */
+    uint32_t inbox_of[GYRE_PEERS_MAPPED_MAX];       /* region ids */
     struct gyre_region view[GYRE_PEERS_MAPPED_MAX]; /* peers' inboxes, where this mesh keeps them */
     struct gyre_stream_wait posted[GYRE_BOARD_SLOTS]; /* the last such stream of a turn % 16 */
+
+    struct gyre_captured *captured; /* operations in graphs (push_stream.h); NULL: none */
+    uint32_t captured_count;
+    bool captured_stopped;
 };
 
 /* Gives the mesh the fault that it records and the pool of its host mirrors. Both are borrowed. */

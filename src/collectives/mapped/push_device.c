@@ -44,6 +44,22 @@ bool gyre_push_suits_device(const struct gyre_mesh *mesh, struct gyre_plan *plan
            gyre_plan_bind_whole(plan, mesh->n, mesh->rank);
 }
 
+const char *gyre_push_bars_graph(const struct gyre_mesh *mesh, struct gyre_plan *plan,
+                                 const struct gyre_request *request)
+{
+    if (!mesh)
+        return "its ranks do not share memory";
+    if (plan->form == GYRE_FORM_EXCHANGE)
+        return "operations of up to 4 KiB go by the host";
+    if (!gyre_push_suits_device(mesh, plan, request))
+        return "INPUT and OUTPUT must be memory of gyre_alloc_device() that all ranks' devices map";
+    if (!mesh->words_locked)
+        return "make the same call on a stream before the capture, and synchronise";
+    return mesh->captured_count == GYRE_CAPTURED_MAX
+               ? "the communicator has 64 captured operations, the most"
+               : NULL;
+}
+
 bool gyre_push_is_over(const struct gyre_mesh *mesh, const struct gyre_operation *op)
 {
     bool pushed = op->alone ? op->steps == 2 : mesh->current.pushed == op->plan->slices;

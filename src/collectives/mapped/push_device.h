@@ -8,6 +8,10 @@
 bool gyre_push_suits_device(const struct gyre_mesh *mesh, struct gyre_plan *plan,
                             const struct gyre_request *request);
 
+/* Why this operation can be no part of a graph; NULL: it can be. */
+const char *gyre_push_bars_graph(const struct gyre_mesh *mesh, struct gyre_plan *plan,
+                                 const struct gyre_request *request);
+
 /* Runs this rank's part of an operation that devices run. True if anything moved. */
 bool gyre_push_on_device(struct gyre_mesh *mesh, struct gyre_operation *op);
 

@@ -19,7 +19,17 @@
  * Where some rank's buffers are no device's, the host runs the turn, and the stream, which was to
  * be alone, passes with an empty table when the turn is over.
  *
- * Tested by tests/program/cuda/alone.c and streams.c. */
+ * In a graph values are constants, so words of a captured operation are its own, 1 where told, and
+ * the stream of their reader sets them back:
+ *
+ *      … ─▶ arrived = 1, to all ─▶ waits for arrived ≥ 1, of all ─▶ own arrived = rest ─▶ kernel
+ *        ─▶ pushed = 1, to all  ─▶ waits for pushed ≥ 1, of all  ─▶ own pushed = rest  ─▶ …
+ *
+ * `rest` is 0, and 1 when the job has failed: then launches pass, however many come. A copy that
+ * has read 0 before may write after the host has filled the words. So the stream says how far it
+ * is, and the host waits for such a copy first.
+ *
+ * Tested by tests/program/cuda/alone.c, graphs.c and streams.c. */
 #include "collectives/mapped/push_stream.h"
 
 #include "base/clock.h"
@@ -29,10 +39,15 @@
 #include "collectives/mapped/window.h"
 #include "collectives/mapped/words.h"
 
+#include <errno.h>
 #include <sched.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define ARRIVED 1u /* steps of the stream */
 #define FOLDED  2u
+/* Tells an operation of a graph from the same outside. */
+#define CAPTURED_MARK UINT64_C(0x67726170685f6f70)
 
 /* -- with the host ----------------------------------------------------------------------------- */
 
@@ -136,8 +151,8 @@ static int post_departure(const struct gyre_mesh *mesh, const struct gyre_operat
     return status ? status : gyre_fold_queue_words_on(fold_queue, stream, &pass, 1, trouble);
 }
 
-/* A stream that took the first words and not the rest has told peers what will not come: that is
- * the end of the job. */
+/* A stream that took the first words and not the rest has told peers what will not come, and peers'
+ * graphs wait for one that lacks the operation: that is the end of the job. */
 static void record_half(const struct gyre_mesh *mesh, const struct gyre_trouble *trouble)
 {
     gyre_fault_record(mesh->fault, trouble->status, gyre_mesh_world(mesh, mesh->rank), false,
@@ -158,7 +173,7 @@ static int post_alone(struct gyre_mesh *mesh, struct gyre_operation *op, uint64_
     }
     gyre_stream_wait_expect(way);
     op->alone = true;
-    mesh->alone++;
+    mesh->ahead++;
     mesh->posted[turn % GYRE_BOARD_SLOTS] = *way;
     status = gyre_moves_post_on(mesh, op, stream, trouble);
     if (!status)
@@ -190,9 +205,178 @@ int gyre_push_post_on(struct gyre_mesh *mesh, struct gyre_operation *op, uint64_
     return post_bare(mesh, op, stream, trouble);
 }
 
+/* -- in a graph -------------------------------------------------------------------------------- */
+
+/* How far a launch is, as its stream says. OUT: it has not begun, or it is over. */
+enum launch { OUT, AWAITS_ARRIVED, FOLDS, AWAITS_PUSHED, LEAVES };
+
+struct gyre_captured {
+    struct gyre_pinned table;
+    uint32_t output_region;
+    bool resolved, cut; /* cut: a launch was under way when the job failed */
+};
+
+static struct gyre_captured_words *captured_words(const struct gyre_mesh *mesh, uint32_t number)
+{
+    return &mesh->inbox[mesh->rank]->captured[number];
+}
+
+/* Has the words that were seen set back, by a copy of what the host says they become. */
+static int post_rest(const struct gyre_mesh *mesh, uint32_t number, enum gyre_inbox_word word,
+                     void *stream, struct gyre_trouble *trouble)
+{
+    const struct gyre_reduce_table *table =
+        gyre_reduce_table(mesh->mirrors->fold_queue->device->kind);
+    const void *from[] = {mesh->inbox[mesh->rank]->rest};
+    void *to[] = {captured_words(mesh, number)->word[word]};
+    const struct gyre_fold_task task = {.destination = to,
+                                        .destinations = 1,
+                                        .source = from,
+                                        .sources = 1,
+                                        .count = mesh->n * sizeof(uint64_t)};
+    return gyre_fold_queue_fold_on(mesh->mirrors->fold_queue, stream, table->fold[GYRE_U8][GYRE_OR],
+                                   &task, trouble);
+}
+
+/* Tells peers, waits for theirs, and sets those back. */
+static int post_meeting(const struct gyre_mesh *mesh, uint32_t number, enum gyre_inbox_word word,
+                        void *stream, struct gyre_trouble *trouble)
+{
+    const bool first = word == GYRE_WORD_ARRIVED;
+    struct gyre_captured_words *words = captured_words(mesh, number);
+    struct gyre_stream_word list[GYRE_WORDS_POSTED_MAX];
+    uint32_t count = gyre_words_to_tell_captured(mesh, word, number, list);
+    list[count++] =
+        (struct gyre_stream_word){&words->at, first ? AWAITS_ARRIVED : AWAITS_PUSHED, true};
+    count += gyre_words_to_await_captured(mesh, word, number, list + count);
+    list[count++] = (struct gyre_stream_word){&words->resolved, 1, false};
+    list[count++] = (struct gyre_stream_word){&words->at, first ? FOLDS : LEAVES, true};
+    int status = gyre_fold_queue_words_on(mesh->mirrors->fold_queue, stream, list, count, trouble);
+    return status ? status : post_rest(mesh, number, word, stream, trouble);
+}
+
+static int post_captured(const struct gyre_mesh *mesh, const struct gyre_operation *op,
+                         void *stream, struct gyre_trouble *trouble)
+{
+    const uint32_t number = op->captured - 1;
+    const struct gyre_stream_word out = {&captured_words(mesh, number)->at, OUT, true};
+    int status = post_meeting(mesh, number, GYRE_WORD_ARRIVED, stream, trouble);
+    if (!status)
+        status = gyre_moves_post_on(mesh, op, stream, trouble);
+    if (!status)
+        status = post_meeting(mesh, number, GYRE_WORD_PUSHED, stream, trouble);
+    return status ? status
+                  : gyre_fold_queue_words_on(mesh->mirrors->fold_queue, stream, &out, 1, trouble);
+}
+
+int gyre_push_capture(struct gyre_mesh *mesh, struct gyre_operation *op, void *stream,
+                      struct gyre_trouble *trouble)
+{
+    if (!mesh->captured)
+        mesh->captured = calloc(GYRE_CAPTURED_MAX, sizeof(*mesh->captured));
+    struct gyre_captured *captured = mesh->captured ? &mesh->captured[mesh->captured_count] : NULL;
+    if (!captured ||
+        gyre_pinned_make(mesh->mirrors->fold_queue,
+                         (uint64_t)op->plan->push.whole->moves * GYRE_FOLD_TABLE, &captured->table))
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for an operation of a graph");
+    op->table = captured->table.memory;
+    op->captured = ++mesh->captured_count;
+    op->fingerprint ^= CAPTURED_MARK;
+    mesh->ahead++;
+    int status = captured->table.locked
+                     ? post_captured(mesh, op, stream, trouble)
+                     : gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                                        "no locked memory for an operation of a graph: "
+                                        "synchronise all streams before the capture");
+    if (status)
+        record_half(mesh, trouble);
+    return status;
+}
+
+static void resolve_captured(const struct gyre_mesh *mesh, const struct gyre_operation *op)
+{
+    struct gyre_captured *captured = &mesh->captured[op->captured - 1];
+    gyre_moves_fill(mesh, op);
+    captured->output_region = op->output_region;
+    captured->resolved = true;
+    atomic_store(&captured_words(mesh, op->captured - 1)->resolved, 1);
+}
+
+/* Waits until no launch folds, nor sets words back, nor can begin to: `resolved` keeps those away
+ * that have not passed. False: the time is over. */
+static bool await_launch(const struct gyre_mesh *mesh, uint32_t number, uint64_t limit)
+{
+    struct gyre_captured_words *words = captured_words(mesh, number);
+    while (gyre_now_ns() < limit && !mesh->mirrors->fold_queue->status) {
+        const uint64_t at = atomic_load(&words->at);
+        bool come = gyre_words_come_captured(mesh, GYRE_WORD_ARRIVED, number);
+        bool steady = at == atomic_load(&words->at);
+        if (steady && (at == OUT || at == AWAITS_PUSHED || (at == AWAITS_ARRIVED && !come)))
+            return true;
+        if (steady && at == AWAITS_ARRIVED)
+            atomic_store(&words->resolved, 1); /* nothing keeps it from folding */
+        sched_yield();
+    }
+    return false;
+}
+
+/* Lets launches pass from now on, which do nothing any more. */
+static void stop_captured(struct gyre_mesh *mesh, uint32_t number, uint64_t limit)
+{
+    struct gyre_captured *captured = &mesh->captured[number];
+    struct gyre_captured_words *words = captured_words(mesh, number);
+    atomic_store(&words->resolved, 0);
+    captured->cut = captured->resolved && atomic_load(&words->at) != OUT;
+    if (captured->resolved && await_launch(mesh, number, limit))
+        memset(captured->table.memory, 0, captured->table.bytes);
+    atomic_store(&words->resolved, 1);
+    gyre_words_fill_captured(mesh, number);
+}
+
+void gyre_captured_stop(struct gyre_mesh *mesh, uint64_t limit)
+{
+    if (!mesh->captured_count || mesh->captured_stopped)
+        return;
+    mesh->captured_stopped = true;
+    for (uint32_t rank = 0; rank < mesh->n; rank++)
+        atomic_store(&mesh->inbox[mesh->rank]->rest[rank], 1);
+    for (uint32_t i = 0; i < mesh->captured_count; i++)
+        stop_captured(mesh, i, limit);
+}
+
+void gyre_captured_end(struct gyre_mesh *mesh, uint64_t limit)
+{
+    for (uint32_t i = 0; i < mesh->captured_count && !mesh->captured_stopped; i++)
+        while (atomic_load(&captured_words(mesh, i)->at) != OUT && gyre_now_ns() < limit)
+            sched_yield();
+    gyre_captured_stop(mesh, limit);
+}
+
+/* Whether a peer may live, and so write. */
+static bool some_peer_lives(const struct gyre_mesh *mesh)
+{
+    bool lives = false;
+    for (uint32_t rank = 0; rank < mesh->n && !lives; rank++)
+        lives = rank != mesh->rank &&
+                !gyre_domain_peer_ended(mesh->domain, gyre_mesh_world(mesh, rank));
+    return lives;
+}
+
+void gyre_captured_detach(struct gyre_mesh *mesh)
+{
+    for (uint32_t i = 0; i < mesh->captured_count && some_peer_lives(mesh); i++)
+        if (mesh->captured[i].cut && mesh->captured[i].output_region)
+            gyre_domain_detach(mesh->domain, mesh->captured[i].output_region);
+}
+
+/* -- either ------------------------------------------------------------------------------------ */
+
 void gyre_push_resolve(const struct gyre_mesh *mesh, struct gyre_operation *op)
 {
-    let_stream_fold(mesh, op);
+    if (op->captured)
+        resolve_captured(mesh, op);
+    else
+        let_stream_fold(mesh, op);
     op->resolved = true;
 }
 

@@ -13,7 +13,12 @@
 int gyre_push_post_on(struct gyre_mesh *mesh, struct gyre_operation *op, uint64_t turn,
                       void *stream, struct gyre_trouble *trouble);
 
-/* Lets the stream of an operation that is alone fold as soon as all have arrived: it is in the turn
+/* Puts the operation into the graph that is captured on the stream. Its turn tells peers where the
+ * buffers are, and each launch of the graph runs the operation. */
+int gyre_push_capture(struct gyre_mesh *mesh, struct gyre_operation *op, void *stream,
+                      struct gyre_trouble *trouble);
+
+/* Lets the stream of an operation that is ahead fold as soon as all have arrived: it is in the turn
  * under way, whose lines are read. */
 void gyre_push_resolve(const struct gyre_mesh *mesh, struct gyre_operation *op);
 
@@ -25,5 +30,15 @@ bool gyre_push_beside_stream(struct gyre_mesh *mesh, struct gyre_operation *op);
 
 /* Keeps a stream from folding, or waits until it has, at most until `limit`: the job has failed. */
 void gyre_push_stop(const struct gyre_mesh *mesh, struct gyre_operation *op, uint64_t limit);
+
+/* Has launches of all captured operations pass from now on, and do nothing: the job has failed. */
+void gyre_captured_stop(struct gyre_mesh *mesh, uint64_t limit);
+
+/* The same at the end of the communicator, behind launches that are under way. */
+void gyre_captured_end(struct gyre_mesh *mesh, uint64_t limit);
+
+/* Takes outputs away from peers that may write them, because a launch was under way when the job
+ * failed. */
+void gyre_captured_detach(struct gyre_mesh *mesh);
 
 #endif

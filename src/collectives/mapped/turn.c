@@ -38,7 +38,8 @@ void gyre_turn_mismatch(const struct gyre_mesh *mesh, uint32_t rank, uint64_t se
     gyre_trouble_set(&trouble, GYRE_MISMATCH,
                      "rank %u and rank %u called different operations as number %llu: compare "
                      "operation, count, type, "
-                     "reduction and root on both, also of the operations before",
+                     "reduction and root on both, also of the operations before, and whether one "
+                     "is captured into a graph",
                      gyre_mesh_world(mesh, mesh->rank), peer, (unsigned long long)sequence);
     gyre_fault_record(mesh->fault, GYRE_MISMATCH, peer, true, &trouble);
 }

@@ -7,6 +7,7 @@
 #include "base/log.h"
 
 #include <sched.h>
+#include <stddef.h>
 
 #define PASS_NS UINT64_C(2000000000) /* that streams are waited for */
 
@@ -21,14 +22,14 @@ static _Atomic uint64_t *word_at(const struct gyre_mesh *mesh, uint32_t inbox,
 static int lock_inbox(const struct gyre_mesh *mesh, uint32_t rank, struct gyre_trouble *trouble)
 {
     const struct gyre_fold_queue *fold_queue = mesh->mirrors->fold_queue;
-    return fold_queue->device->pin(fold_queue->index, mesh->inbox[rank]->word,
-                                   sizeof(mesh->inbox[rank]->word), trouble);
+    return fold_queue->device->pin(fold_queue->index, mesh->inbox[rank],
+                                   offsetof(struct gyre_inbox, stage), trouble);
 }
 
 static void unlock_inbox(const struct gyre_mesh *mesh, uint32_t rank)
 {
     const struct gyre_fold_queue *fold_queue = mesh->mirrors->fold_queue;
-    fold_queue->device->unpin(fold_queue->index, mesh->inbox[rank]->word);
+    fold_queue->device->unpin(fold_queue->index, mesh->inbox[rank]);
 }
 
 /* Gives up a peer's inbox that was kept. */
@@ -109,7 +110,7 @@ static bool await_streams(const struct gyre_mesh *mesh)
 
 void gyre_words_drop(struct gyre_mesh *mesh)
 {
-    bool idle = await_streams(mesh);
+    bool idle = await_streams(mesh) && !mesh->captured_count; /* a graph may still be launched */
     if (mesh->words_locked && !(idle && gyre_quiet_begin())) {
         gyre_domain_forsake(mesh->domain, mesh->inbox[mesh->rank]);
     } else {
@@ -185,4 +186,45 @@ uint32_t gyre_words_to_await(const struct gyre_mesh *mesh, enum gyre_inbox_word 
             list[count++] =
                 (struct gyre_stream_word){word_at(mesh, mesh->rank, word, rank, turn), turn, false};
     return count;
+}
+
+/* -- of a graph -------------------------------------------------------------------------------- */
+
+uint32_t gyre_words_to_tell_captured(const struct gyre_mesh *mesh, enum gyre_inbox_word word,
+                                     uint32_t number, struct gyre_stream_word *list)
+{
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < mesh->n; rank++)
+        if (rank != mesh->rank)
+            list[count++] = (struct gyre_stream_word){
+                &mesh->inbox[rank]->captured[number].word[word][mesh->rank], 1, true};
+    return count;
+}
+
+uint32_t gyre_words_to_await_captured(const struct gyre_mesh *mesh, enum gyre_inbox_word word,
+                                      uint32_t number, struct gyre_stream_word *list)
+{
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < mesh->n; rank++)
+        if (rank != mesh->rank)
+            list[count++] = (struct gyre_stream_word){
+                &mesh->inbox[mesh->rank]->captured[number].word[word][rank], 1, false};
+    return count;
+}
+
+bool gyre_words_come_captured(const struct gyre_mesh *mesh, enum gyre_inbox_word word,
+                              uint32_t number)
+{
+    bool come = true;
+    for (uint32_t rank = 0; rank < mesh->n; rank++)
+        come &= rank == mesh->rank ||
+                atomic_load(&mesh->inbox[mesh->rank]->captured[number].word[word][rank]);
+    return come;
+}
+
+void gyre_words_fill_captured(struct gyre_mesh *mesh, uint32_t number)
+{
+    for (uint32_t rank = 0; rank < mesh->n; rank++)
+        for (int word = 0; word < GYRE_INBOX_WORDS && rank != mesh->rank; word++)
+            atomic_store(&mesh->inbox[mesh->rank]->captured[number].word[word][rank], 1);
 }

@@ -17,7 +17,7 @@
 
 #include "collectives/mapped/mesh.h"
 
-#define GYRE_WORDS_POSTED_MAX (2 * GYRE_PEERS_MAPPED_MAX) /* in one post to a stream */
+#define GYRE_WORDS_POSTED_MAX (2 * GYRE_PEERS_MAPPED_MAX + 2) /* in one post to a stream */
 
 /* Locks the words, in a quiet moment; false: they are not locked now. */
 bool gyre_words_lock(struct gyre_mesh *mesh);
@@ -55,5 +55,15 @@ uint32_t gyre_words_to_tell(const struct gyre_mesh *mesh, enum gyre_inbox_word w
                             struct gyre_stream_word *list);
 uint32_t gyre_words_to_await(const struct gyre_mesh *mesh, enum gyre_inbox_word word, uint64_t turn,
                              struct gyre_stream_word *list);
+
+/* The same four for an operation of a graph, by its number. Nobody overtakes: a peer writes a word
+ * again only when the owner has set back what it wrote before. */
+uint32_t gyre_words_to_tell_captured(const struct gyre_mesh *mesh, enum gyre_inbox_word word,
+                                     uint32_t number, struct gyre_stream_word *list);
+uint32_t gyre_words_to_await_captured(const struct gyre_mesh *mesh, enum gyre_inbox_word word,
+                                      uint32_t number, struct gyre_stream_word *list);
+bool gyre_words_come_captured(const struct gyre_mesh *mesh, enum gyre_inbox_word word,
+                              uint32_t number);
+void gyre_words_fill_captured(struct gyre_mesh *mesh, uint32_t number);
 
 #endif

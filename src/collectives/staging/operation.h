@@ -34,7 +34,8 @@ struct gyre_operation {
     bool begun;                          /* the turn's line is written */
     uint32_t output_region;              /* as the line says; 0: no peer maps OUTPUT */
     bool alone;                          /* its stream runs the turn (mapped/push_stream.h) */
-    bool resolved;                       /* alone, and the table is filled */
+    uint32_t captured;                   /* into a graph, as which of those; 0: not */
+    bool resolved;                       /* ahead, and the table is filled */
     uint64_t steps;                      /* alone: those that were seen of its stream */
     bool awaits_stream;                  /* it begins when the stream has come */
     bool held;                           /* released at its end: only a stream waits for it */
@@ -42,6 +43,12 @@ struct gyre_operation {
     struct gyre_record_place record;     /* what the rank remembers of it */
     bool used;
 };
+
+/* Whether the operation's line is written ahead: a stream runs the turn, or a graph will. */
+static inline bool gyre_operation_is_ahead(const struct gyre_operation *op)
+{
+    return op->alone || op->captured;
+}
 
 /* How peers know an operation. */
 struct gyre_op_name {

@@ -13,7 +13,7 @@
 
 #include <cuda_runtime_api.h>
 
-#define WORDS_AT_ONCE 128 /* the driver takes 256 */
+#define WORDS_AT_ONCE 130 /* the driver takes 256 */
 
 /* Refuses a stream that is being captured. It would draw the queue's stream into its graph, and
  * every launch of the graph would repeat the wait. */
