@@ -51,7 +51,7 @@
 /* Fewer, or a stranger who says nothing would keep a dialler waiting for too long. */
 #define LISTENER_LOOKS LOOKS(40000)
 
-struct way { /* an end of a connection */
+struct probe_end { /* of a connection */
     int fd;
     int heed; /* what it says ends the connection; -1: nothing */
     uint32_t quiet, looks;
@@ -63,44 +63,44 @@ static uint8_t piece[PIECE];
 
 /* Counts a look at which nothing could be moved. GYRE_TIMED_OUT: what was sent does not arrive;
  * GYRE_PEER_LOST: nobody has said anything for long. */
-static int count_look(struct way *way)
+static int count_look(struct probe_end *end)
 {
     struct tcp_info info = {0};
     socklen_t length = sizeof info;
     int queued = 0;
-    (void)getsockopt(way->fd, IPPROTO_TCP, TCP_INFO, &info, &length);
-    (void)ioctl(way->fd, SIOCOUTQ, &queued);
-    way->unheard = info.tcpi_unacked && queued == way->queued ? way->unheard + 1 : 0;
-    way->queued = queued;
-    way->quiet++;
-    return way->unheard >= ARRIVE_LOOKS ? GYRE_TIMED_OUT
-           : way->quiet >= way->looks   ? GYRE_PEER_LOST
+    (void)getsockopt(end->fd, IPPROTO_TCP, TCP_INFO, &info, &length);
+    (void)ioctl(end->fd, SIOCOUTQ, &queued);
+    end->unheard = info.tcpi_unacked && queued == end->queued ? end->unheard + 1 : 0;
+    end->queued = queued;
+    end->quiet++;
+    return end->unheard >= ARRIVE_LOOKS ? GYRE_TIMED_OUT
+           : end->quiet >= end->looks   ? GYRE_PEER_LOST
                                         : 0;
 }
 
 /* Waits until bytes can be moved. */
-static int await(struct way *way, short direction)
+static int await_ready(struct probe_end *end, short direction)
 {
     int status = 0;
     while (!status) {
-        struct pollfd wait[2] = {{.fd = way->fd, .events = direction},
-                                 {.fd = way->heed, .events = POLLIN}};
+        struct pollfd wait[2] = {{.fd = end->fd, .events = direction},
+                                 {.fd = end->heed, .events = POLLIN}};
         int ready = poll(wait, 2, LOOK_MS);
         if (wait[0].revents)
             return 0;
-        status = ready == 0 ? count_look(way) : wait[1].revents ? GYRE_PEER_LOST : 0;
+        status = ready == 0 ? count_look(end) : wait[1].revents ? GYRE_PEER_LOST : 0;
     }
     return status;
 }
 
-static int move(struct way *way, short direction, void *bytes, size_t length)
+static int move(struct probe_end *end, short direction, void *bytes, size_t length)
 {
     char *at = bytes;
     int status = 0;
-    while (length && !(status = await(way, direction))) {
+    while (length && !(status = await_ready(end, direction))) {
         ssize_t count = direction == POLLIN
-                            ? recv(way->fd, at, length, MSG_DONTWAIT)
-                            : send(way->fd, at, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+                            ? recv(end->fd, at, length, MSG_DONTWAIT)
+                            : send(end->fd, at, length, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR))
             return GYRE_PEER_LOST;
         at += count > 0 ? count : 0;
@@ -109,65 +109,65 @@ static int move(struct way *way, short direction, void *bytes, size_t length)
     return status;
 }
 
-static int send_to(struct way *way, void *bytes, size_t length)
+static int send_to(struct probe_end *end, void *bytes, size_t length)
 {
-    return move(way, POLLOUT, bytes, length);
+    return move(end, POLLOUT, bytes, length);
 }
 
-static int receive_from(struct way *way, void *bytes, size_t length)
+static int receive_from(struct probe_end *end, void *bytes, size_t length)
 {
-    return move(way, POLLIN, bytes, length);
+    return move(end, POLLIN, bytes, length);
 }
 
 /* -- the listener ------------------------------------------------------------------------------ */
 
-static int serve_round_trip(struct way *way)
+static int serve_round_trip(struct probe_end *end)
 {
     uint8_t time[8];
     gyre_put64(time, gyre_wall_clock_ns());
-    return send_to(way, time, sizeof time);
+    return send_to(end, time, sizeof time);
 }
 
-static int swallow(struct way *way, uint64_t length)
+static int swallow(struct probe_end *end, uint64_t length)
 {
     int status = 0;
     while (length && !status) {
         size_t now = length < PIECE ? (size_t)length : PIECE;
-        status = receive_from(way, piece, now);
+        status = receive_from(end, piece, now);
         length -= now;
     }
     return status;
 }
 
-static int serve_large(struct way *way)
+static int serve_large(struct probe_end *end)
 {
-    int status = swallow(way, LARGE);
-    return status ? status : send_to(way, (char[]){'l'}, 1);
+    int status = swallow(end, LARGE);
+    return status ? status : send_to(end, (char[]){'l'}, 1);
 }
 
-static int serve_bulk(struct way *way)
+static int serve_bulk(struct probe_end *end)
 {
     uint8_t number[8];
-    int status = receive_from(way, number, sizeof number);
+    int status = receive_from(end, number, sizeof number);
     uint64_t begun = gyre_now_ns(), length = gyre_get64(number);
     if (!status)
-        status = swallow(way, length < BULK_MOST ? length : BULK_MOST);
+        status = swallow(end, length < BULK_MOST ? length : BULK_MOST);
     gyre_put64(number, gyre_now_ns() - begun);
-    return status ? status : send_to(way, number, sizeof number);
+    return status ? status : send_to(end, number, sizeof number);
 }
 
 void gyre_probe_serve(int fd, const char token[GYRE_PROBE_TOKEN], int heed)
 {
-    struct way way = {.fd = fd, .heed = heed, .looks = LISTENER_LOOKS};
+    struct probe_end end = {.fd = fd, .heed = heed, .looks = LISTENER_LOOKS};
     char word[GYRE_PROBE_TOKEN], what;
     gyre_socket_tune(fd, 0);
-    int status = receive_from(&way, word, sizeof word);
+    int status = receive_from(&end, word, sizeof word);
     if (!status && memcmp(word, token, sizeof word))
         status = GYRE_REFUSED;
-    while (!status && !(status = receive_from(&way, &what, 1)))
-        status = what == 'p'   ? serve_round_trip(&way)
-                 : what == 'l' ? serve_large(&way)
-                 : what == 'b' ? serve_bulk(&way)
+    while (!status && !(status = receive_from(&end, &what, 1)))
+        status = what == 'p'   ? serve_round_trip(&end)
+                 : what == 'l' ? serve_large(&end)
+                 : what == 'b' ? serve_bulk(&end)
                                : GYRE_CORRUPT;
     gyre_socket_drop(fd);
 }
@@ -194,16 +194,16 @@ static int ascending_us(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static int try_round_trips(struct way *way, struct gyre_probe *probe)
+static int try_round_trips(struct probe_end *end, struct gyre_probe *probe)
 {
     double took_us[ROUND_TRIPS], least_us = 0;
     int status = 0;
     for (int i = 0; i < ROUND_TRIPS && !status; i++) {
         uint8_t time[8];
         uint64_t wall = gyre_wall_clock_ns(), begun = gyre_now_ns();
-        status = send_to(way, (char[]){'p'}, 1);
+        status = send_to(end, (char[]){'p'}, 1);
         if (!status)
-            status = receive_from(way, time, sizeof time);
+            status = receive_from(end, time, sizeof time);
         took_us[i] = (double)(gyre_now_ns() - begun) / 1e3;
         if (status || (i && took_us[i] >= least_us))
             continue;
@@ -218,21 +218,21 @@ static int try_round_trips(struct way *way, struct gyre_probe *probe)
     return 0;
 }
 
-static int try_large(struct way *way, double *seconds)
+static int try_large(struct probe_end *end, double *seconds)
 {
     char what = 'l';
     uint64_t begun = gyre_now_ns();
-    int status = send_to(way, &what, 1);
+    int status = send_to(end, &what, 1);
     if (!status)
-        status = send_to(way, piece, LARGE);
+        status = send_to(end, piece, LARGE);
     if (!status)
-        status = receive_from(way, &what, 1);
+        status = receive_from(end, &what, 1);
     *seconds = (double)(gyre_now_ns() - begun) / 1e9;
     return status;
 }
 
 /* As much as passes in a quarter of a second at the pace of the large message. */
-static int try_bulk(struct way *way, double large_seconds, struct gyre_probe *probe)
+static int try_bulk(struct probe_end *end, double large_seconds, struct gyre_probe *probe)
 {
     char what = 'b';
     uint8_t number[8];
@@ -240,13 +240,13 @@ static int try_bulk(struct way *way, double large_seconds, struct gyre_probe *pr
     uint64_t length = wanted > (double)BULK_MOST ? BULK_MOST : (uint64_t)wanted;
     length = length < BULK_LEAST ? BULK_LEAST : length;
     gyre_put64(number, length);
-    int status = send_to(way, &what, 1);
+    int status = send_to(end, &what, 1);
     if (!status)
-        status = send_to(way, number, sizeof number);
+        status = send_to(end, number, sizeof number);
     for (uint64_t at = 0; at < length && !status; at += PIECE)
-        status = send_to(way, piece, length - at < PIECE ? (size_t)(length - at) : PIECE);
+        status = send_to(end, piece, length - at < PIECE ? (size_t)(length - at) : PIECE);
     if (!status)
-        status = receive_from(way, number, sizeof number);
+        status = receive_from(end, number, sizeof number);
     uint64_t took_ns = gyre_get64(number);
     if (!status && took_ns)
         probe->gbit_s = (double)length * 8 / (double)took_ns;
@@ -255,23 +255,23 @@ static int try_bulk(struct way *way, double large_seconds, struct gyre_probe *pr
 
 static void try_connected(int fd, const char token[GYRE_PROBE_TOKEN], struct gyre_probe *probe)
 {
-    struct way way = {.fd = fd, .heed = -1, .looks = DIALLER_LOOKS};
+    struct probe_end end = {.fd = fd, .heed = -1, .looks = DIALLER_LOOKS};
     char word[GYRE_PROBE_TOKEN];
     double seconds = 0;
     socklen_t length = sizeof probe->segment_bytes;
     memcpy(word, token, sizeof word);
     gyre_socket_tune(fd, 0);
-    int status = send_to(&way, word, sizeof word);
+    int status = send_to(&end, word, sizeof word);
     if (!status)
-        status = try_round_trips(&way, probe);
+        status = try_round_trips(&end, probe);
     (void)getsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &probe->segment_bytes, &length);
     probe->lost = status;
     if (status)
         return;
-    status = try_large(&way, &seconds);
+    status = try_large(&end, &seconds);
     probe->stuck = status == GYRE_TIMED_OUT;
     if (!status)
-        status = try_bulk(&way, seconds, probe);
+        status = try_bulk(&end, seconds, probe);
     probe->lost = status && !probe->stuck;
 }
 
