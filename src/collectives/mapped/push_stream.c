@@ -155,8 +155,10 @@ static int post_departure(const struct gyre_mesh *mesh, const struct gyre_operat
  * graphs wait for one that lacks the operation: that is the end of the job. */
 static void record_half(const struct gyre_mesh *mesh, const struct gyre_trouble *trouble)
 {
-    gyre_fault_record(mesh->fault, trouble->status, gyre_mesh_world(mesh, mesh->rank), false,
-                      trouble);
+    const uint32_t own = gyre_mesh_world(mesh, mesh->rank);
+    struct gyre_trouble told = *trouble;
+    gyre_trouble_wrap(&told, "rank %u", own);
+    gyre_fault_record(mesh->fault, told.status, own, false, &told);
 }
 
 static int post_alone(struct gyre_mesh *mesh, struct gyre_operation *op, uint64_t turn,

@@ -42,8 +42,9 @@ static int lost(struct gyre_comm *comm, struct rig *rig, const char *call, void 
                      comm, "a lost device was taken for a result, or not told");
 }
 
-/* The same in the order of a stream: the call is right, or hears of the loss, the stream goes on
- * everywhere, and what is called then fails with the story. */
+/* The same in the order of a stream: the call is right, or hears of the loss, as it may on the other
+ * rank, too, where that calls late. The stream goes on everywhere, and what is called then fails
+ * with the story. */
 static int lost_on(struct gyre_comm *comm, struct rig *rig, const char *work, void *memory)
 {
     CUstream stream = new_stream(comm);
@@ -51,13 +52,12 @@ static int lost_on(struct gyre_comm *comm, struct rig *rig, const char *work, vo
     rig_until(&rig->shared->ready, 2);
     if (gyre_rank(comm) == 1)
         fakecuda_fail(work, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
-    int status = gyre_all_reduce_on(comm, memory, memory, COUNT, GYRE_I32, GYRE_SUM, stream);
+    (void)gyre_all_reduce_on(comm, memory, memory, COUNT, GYRE_I32, GYRE_SUM, stream);
     CUresult after = cuStreamSynchronize(stream);
     while (!gyre_barrier(comm))
         continue;
-    return rig_check((status == 0 || gyre_rank(comm) == 1) &&
-                         after == (gyre_rank(comm) ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS) &&
-                         strstr(gyre_error(comm), "cuda device 0"),
+    return rig_check(after == (gyre_rank(comm) ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS) &&
+                         strcasestr(gyre_error(comm), "cuda device 0"),
                      comm, "a device lost under a stream");
 }
 
