@@ -53,21 +53,27 @@ static struct gyre_lines describe_engine(const struct gyre_ddp *ddp)
     return lines;
 }
 
-int gyre_ddp_agree(struct gyre_ddp *ddp, int refused, struct gyre_trouble *trouble)
+int gyre_ddp_agree_on(struct gyre_ddp *ddp, int mine, struct gyre_trouble *trouble)
 {
     struct gyre_trouble told = {0};
     int culprit;
-    if (refused)
-        gyre_trouble_set(&told, refused, "%s",
-                         gyre_thread_trouble()->status == refused ? gyre_thread_trouble()->text
-                                                                  : gyre_status_name(refused));
-    int status = gyre_agree(ddp->comm, refused, &told, &culprit);
+    if (mine)
+        gyre_trouble_set(&told, mine, "%s",
+                         gyre_thread_trouble()->status == mine ? gyre_thread_trouble()->text
+                                                               : gyre_status_name(mine));
+    int status = gyre_agree(ddp->comm, mine, &told, &culprit);
+    if (!status || culprit < 0)
+        return status;
+    return gyre_trouble_set(
+        trouble, status, "rank %d %s: %s", culprit,
+        status == GYRE_INVALID ? "refuses its arguments" : "cannot make an engine", told.text);
+}
+
+int gyre_ddp_agree(struct gyre_ddp *ddp, int refused, struct gyre_trouble *trouble)
+{
+    int status = gyre_ddp_agree_on(ddp, refused, trouble);
     if (status)
-        return culprit < 0 ? status
-                           : gyre_trouble_set(trouble, status, "rank %d %s: %s", culprit,
-                                              status == GYRE_INVALID ? "refuses its arguments"
-                                                                     : "cannot make an engine",
-                                              told.text);
+        return status;
     struct gyre_lines lines = describe_engine(ddp);
     status = gyre_agree_on_lines(ddp->comm, &lines, trouble);
     if (status == GYRE_MISMATCH)

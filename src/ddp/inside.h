@@ -148,6 +148,9 @@ int gyre_ddp_join_ranks(struct gyre_ddp *ddp, int refused, int *from, struct gyr
  * refused its own. Collective. The trouble is the same on all ranks. */
 int gyre_ddp_agree(struct gyre_ddp *ddp, int refused, struct gyre_trouble *trouble);
 
+/* Ends on all ranks alike where something of one rank's own has failed. Collective. */
+int gyre_ddp_agree_on(struct gyre_ddp *ddp, int mine, struct gyre_trouble *trouble);
+
 /* Compares the values of all ranks. Collective. GYRE_CORRUPT names parameter and ranks. */
 int gyre_ddp_compare_values(struct gyre_ddp *ddp, struct gyre_trouble *trouble);
 

@@ -117,5 +117,5 @@ int gyre_ddp_join_ranks(struct gyre_ddp *ddp, int refused, int *from, struct gyr
         status = cut_first(ddp);
     if (from)
         *from = root;
-    return status ? status : gyre_ddp_allocate(ddp);
+    return status ? status : gyre_ddp_agree_on(ddp, gyre_ddp_allocate(ddp), trouble);
 }
