@@ -42,9 +42,9 @@ static int lost(struct gyre_comm *comm, struct rig *rig, const char *call, void 
                      comm, "a lost device was taken for a result, or not told");
 }
 
-/* The same in the order of a stream: the call is right, or hears of the loss, as it may on the other
- * rank, too, where that calls late. The stream goes on everywhere, and what is called then fails
- * with the story. */
+/* The same in the order of a stream: the call is right, or hears of the loss, as it may on the
+ * other rank, too, where that calls late. The stream goes on everywhere, and what is called then
+ * fails with the story. */
 static int lost_on(struct gyre_comm *comm, struct rig *rig, const char *work, void *memory)
 {
     CUstream stream = new_stream(comm);
