@@ -27,12 +27,13 @@ bool gyre_ddp_on_device(const struct gyre_ddp *ddp);
 int gyre_ddp_bring_home(struct gyre_ddp *ddp, void *host, const void *from, uint64_t bytes);
 int gyre_ddp_bring_there(struct gyre_ddp *ddp, void *to, const void *host, uint64_t bytes);
 
+struct gyre_processor;
+
 /* An engine on a device whose owner judges steps there. It asks for it before the first step.
  * gyre_ddp_wait() then leaves the norm there: gyre_ddp_result() has 0, and does not say of a sum
  * that it is not finite. Of one rank it leaves looks there, too, waits for nothing, and its passes
  * are launches of `owner`, who computes on the engine's stream. Otherwise the owner's stream has to
  * wait for the engine's passes before it uses gradients, or what was found. */
-struct gyre_processor;
 struct gyre_ddp_found {
     void *passes;          /* the stream behind whose work the rest is known; NULL: the owner's */
     const double *squares; /* of the sum of gradients; NULL: no norm was asked for */

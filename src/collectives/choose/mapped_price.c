@@ -15,7 +15,7 @@ static uint64_t whole_buffer(const struct gyre_slice *slice, enum gyre_buffer bu
     return __builtin_mul_overflow(count, elements, &bytes) || bytes > MOST ? MOST : bytes;
 }
 
-/* What a price that is paid beyond so many KiB adds to that of each of `all` bytes. */
+/* Returns what the bytes beyond `kib` KiB add to the price of each of `all` bytes. */
 static uint64_t beyond(uint64_t all, uint64_t kib, uint64_t price)
 {
     const uint64_t within = kib * 1024;

@@ -1,4 +1,4 @@
-/* What a KiB costs an operation on mapped memory.
+/* The price of a KiB to an operation on mapped memory.
  *
  *     INPUT of each rank up to 4 KiB   EXCHANGE: it comes out of an entry line, which another core
  *                                      has just written

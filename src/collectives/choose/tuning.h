@@ -29,8 +29,8 @@ extern const char *const gyre_link_kind_name[]; /* "network", "loopback", "shm",
 struct gyre_price {
     uint64_t latency_ns; /* of a round: from the first send to the arrival of the last byte */
     uint64_t message_ns; /* of each message that a rank sends or receives in a round */
-    /* Of a round with long messages, which wait for a grant; on mapped memory of a round in which
-     * ranks tell where their buffers are. */
+    /* The price of a round with long messages, which wait for a grant; on mapped memory that of a
+     * round in which ranks tell where their buffers are. */
     uint64_t grant_ns;
     uint64_t kib_ps; /* of each KiB that a rank sends and receives at once */
 };
@@ -43,8 +43,8 @@ struct gyre_tuning {
     /* Of the network: so many bytes that a way has not carried in a pause pass at once behind it,
      * as a shaper's bucket lets them. */
     uint64_t burst_bytes;
-    /* Of mapped memory: added to kib_ps, for what travels in the entry lines, and for what of the
-     * buffers of all ranks together is beyond so many KiB. */
+    /* Prices of mapped memory that are added to kib_ps: for what travels in the entry lines, and
+     * for what of the buffers of all ranks together is beyond so many KiB. */
     uint64_t line_kib_ps;
     uint64_t shared_kib_ps, own_cache_kib;    /* not in the caches that cores have of their own */
     uint64_t memory_kib_ps, shared_cache_kib; /* in no cache */
