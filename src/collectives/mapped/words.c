@@ -166,26 +166,43 @@ void gyre_words_fill(struct gyre_mesh *mesh, uint64_t turn)
 
 /* -- by streams -------------------------------------------------------------------------------- */
 
+/* The words of a turn, or of an operation in a graph. */
+struct words_of {
+    bool graph;
+    uint64_t number;
+};
+
+static _Atomic uint64_t *find_word(const struct gyre_mesh *mesh, uint32_t inbox,
+                                   enum gyre_inbox_word word, uint32_t writer, struct words_of of)
+{
+    return of.graph ? &mesh->inbox[inbox]->captured[of.number].word[word][writer]
+                    : word_at(mesh, inbox, word, writer, of.number);
+}
+
+/* Lists what a stream writes into the inbox of each peer, or awaits of each in its own rank's. */
+static uint32_t list_words(const struct gyre_mesh *mesh, enum gyre_inbox_word word,
+                           struct words_of of, bool tells, struct gyre_stream_word *list)
+{
+    const uint32_t own = mesh->rank;
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < mesh->n; rank++)
+        if (rank != own)
+            list[count++] = (struct gyre_stream_word){
+                find_word(mesh, tells ? rank : own, word, tells ? own : rank, of),
+                of.graph ? 1 : of.number, tells};
+    return count;
+}
+
 uint32_t gyre_words_to_tell(const struct gyre_mesh *mesh, enum gyre_inbox_word word, uint64_t turn,
                             struct gyre_stream_word *list)
 {
-    uint32_t count = 0;
-    for (uint32_t rank = 0; rank < mesh->n; rank++)
-        if (rank != mesh->rank)
-            list[count++] =
-                (struct gyre_stream_word){word_at(mesh, rank, word, mesh->rank, turn), turn, true};
-    return count;
+    return list_words(mesh, word, (struct words_of){false, turn}, true, list);
 }
 
 uint32_t gyre_words_to_await(const struct gyre_mesh *mesh, enum gyre_inbox_word word, uint64_t turn,
                              struct gyre_stream_word *list)
 {
-    uint32_t count = 0;
-    for (uint32_t rank = 0; rank < mesh->n; rank++)
-        if (rank != mesh->rank)
-            list[count++] =
-                (struct gyre_stream_word){word_at(mesh, mesh->rank, word, rank, turn), turn, false};
-    return count;
+    return list_words(mesh, word, (struct words_of){false, turn}, false, list);
 }
 
 /* -- of a graph -------------------------------------------------------------------------------- */
@@ -193,23 +210,13 @@ uint32_t gyre_words_to_await(const struct gyre_mesh *mesh, enum gyre_inbox_word 
 uint32_t gyre_words_to_tell_captured(const struct gyre_mesh *mesh, enum gyre_inbox_word word,
                                      uint32_t number, struct gyre_stream_word *list)
 {
-    uint32_t count = 0;
-    for (uint32_t rank = 0; rank < mesh->n; rank++)
-        if (rank != mesh->rank)
-            list[count++] = (struct gyre_stream_word){
-                &mesh->inbox[rank]->captured[number].word[word][mesh->rank], 1, true};
-    return count;
+    return list_words(mesh, word, (struct words_of){true, number}, true, list);
 }
 
 uint32_t gyre_words_to_await_captured(const struct gyre_mesh *mesh, enum gyre_inbox_word word,
                                       uint32_t number, struct gyre_stream_word *list)
 {
-    uint32_t count = 0;
-    for (uint32_t rank = 0; rank < mesh->n; rank++)
-        if (rank != mesh->rank)
-            list[count++] = (struct gyre_stream_word){
-                &mesh->inbox[mesh->rank]->captured[number].word[word][rank], 1, false};
-    return count;
+    return list_words(mesh, word, (struct words_of){true, number}, false, list);
 }
 
 bool gyre_words_come_captured(const struct gyre_mesh *mesh, enum gyre_inbox_word word,
