@@ -151,6 +151,8 @@ static bool push_some(struct gyre_mesh *mesh, const struct gyre_plan *plan)
     const struct gyre_rank_moves *rank_moves = rank_moves_of(turn, turn->pushed);
     if (turn->move == 0 && turn->done == 0 && !slice_is_ready(mesh, rank_moves, turn->pushed))
         return false;
+    if (turn->pushed == 0 && turn->move == 0 && turn->done == 0 && plan->push.store_policy)
+        gyre_store_policy_begin(plan->push.store_policy);
     const uint64_t most = GYRE_PIECE_BYTES / plan->element * plan->element;
     const uint64_t begin = gyre_record_step_time(&turn->op->record), slice = turn->pushed;
     uint64_t left = most;

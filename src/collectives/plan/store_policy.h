@@ -4,8 +4,10 @@
  * first, which is cheap from a cache that both cores share, and dear from another cache or another
  * socket. A store around the cache fetches nothing, but goes to memory. No size tells which is
  * faster: on one virtual machine 1 MiB of two ranks took 21 µs with plain stores and 50 around, and
- * an hour later, on other cores of its host, 84 and 50. So now and then a piece is stored the other
- * way, and the clock decides. The sums have the same bits, and every rank decides for itself.
+ * an hour later, on other cores of its host, 84 and 50. So now and then the pieces of two operations
+ * are stored the other way, and the clock decides. The first of the two finds the lines where the
+ * usual way has left them, so only the second is timed. The sums have the same bits, and every rank
+ * decides for itself.
  *
  * The cost of a way is the least time that pieces took lately. A sample that was too long (another
  * process had the core) raises the cost by an eighth at most. */
@@ -19,18 +21,21 @@
 #define GYRE_STORE_POLICY_LEAST (UINT64_C(16) << 10)
 
 struct gyre_store_policy {
-    uint64_t pieces;
-    uint64_t cost[2]; /* ps for a KiB, plain and around; 0: never tried */
-    bool nontemporal; /* the faster way */
+    uint64_t operations; /* that have begun */
+    uint64_t cost[2];    /* ps for a KiB, plain and around; 0: never tried */
+    bool nontemporal;    /* the faster way */
 };
 
 struct gyre_store_choice {
     bool nontemporal, timed;
 };
 
+/* Begins an operation, whose pieces follow. */
+void gyre_store_policy_begin(struct gyre_store_policy *store_policy);
+
 /* Chooses how the next piece is stored. `timed`: gyre_store_policy_took() is then told how long the
  * piece took. */
-struct gyre_store_choice gyre_store_policy_next(struct gyre_store_policy *store_policy);
+struct gyre_store_choice gyre_store_policy_next(const struct gyre_store_policy *store_policy);
 void gyre_store_policy_took(struct gyre_store_policy *store_policy, bool nontemporal,
                             uint64_t bytes, uint64_t ns);
 
