@@ -11,7 +11,8 @@
 #define CACHES_MOST 8 /* the buffers of all ranks together, in caches */
 
 const struct gyre_tune_trial gyre_tune_trial[] = {
-    {"doubling", 8, GYRE_TUNE_EVERYWHERE},
+    {"direct", 8, GYRE_TUNE_MAPPED},
+    {"doubling", 24, GYRE_TUNE_EVERYWHERE},
     {"ring", 72, GYRE_TUNE_EVERYWHERE},
     {"direct", 136, GYRE_TUNE_EVERYWHERE},
     {"direct", 1536, GYRE_TUNE_MAPPED},
@@ -34,6 +35,7 @@ const struct gyre_tune_trial gyre_tune_trial[] = {
     {"ring", (2 << 20) + 64, GYRE_TUNE_FAR},
     {"direct", (2 << 20) + 128, GYRE_TUNE_FAR},
     {"direct", 3 << 20, GYRE_TUNE_MAPPED},
+    {"direct", 6 << 20, GYRE_TUNE_MAPPED},
     {"direct", 10 << 20, GYRE_TUNE_MAPPED},
     {"direct", 32 << 20, GYRE_TUNE_MAPPED},
     {"direct", 96 << 20, GYRE_TUNE_MAPPED},

@@ -332,10 +332,16 @@ static int find_form(struct fit *fit, const struct gyre_trial *trial, struct gyr
                                            : find_prices_by_least_sum(fit, trial, tuning);
 }
 
-/* The sizes of caches that are tried: the likely ones, and powers of two. */
+/* The sizes of caches that are tried: the likely ones, powers of two, and three quarters of them. */
 struct caches {
     uint64_t own_kib, shared_kib;
 };
+
+/* Returns the next size that is tried: 256, 384, 512, 768, 1024 … */
+static uint64_t next_size(uint64_t kib)
+{
+    return kib & (kib - 1) ? kib / 3 * 4 : kib / 2 * 3;
+}
 
 static int try_caches(struct fit *fit, const struct gyre_trial *trial, struct gyre_tuning *tuning,
                       uint32_t kinds, struct caches caches)
@@ -353,8 +359,9 @@ static int find_caches(struct fit *fit, const struct gyre_trial *trial, struct g
     struct caches best = {tuning->own_cache_kib, tuning->shared_cache_kib}, c;
     int status = find_form(fit, trial, tuning, kinds);
     double least = sum_of_errors(fit);
-    for (c.own_kib = CACHE_KIB_LEAST; c.own_kib < CACHE_KIB_MOST; c.own_kib *= 2)
-        for (c.shared_kib = 2 * c.own_kib; c.shared_kib <= CACHE_KIB_MOST; c.shared_kib *= 2) {
+    for (c.own_kib = CACHE_KIB_LEAST; c.own_kib < CACHE_KIB_MOST; c.own_kib = next_size(c.own_kib))
+        for (c.shared_kib = 2 * c.own_kib; c.shared_kib <= CACHE_KIB_MOST;
+             c.shared_kib = next_size(c.shared_kib)) {
             if (!status)
                 status = try_caches(fit, trial, tuning, kinds, c);
             if (!status && sum_of_errors(fit) < least) {
