@@ -223,7 +223,7 @@ static int time_under_watch(struct gyre_tune_scene *scene, struct gyre_measured 
 
 /* Memory that nobody has written is one page of a virtual machine's host, however long it is, and
  * in the nearest cache. */
-static void fill(float *memory, uint64_t bytes)
+static void write_ones(float *memory, uint64_t bytes)
 {
     for (uint64_t i = 0; i < bytes / sizeof *memory; i++)
         memory[i] = 1;
@@ -237,7 +237,7 @@ static int get_buffers(struct gyre_tune_scene *scene)
     scene->input = memory;
     scene->output = scene->input + largest;
     if (!status)
-        fill(memory, 2 * largest);
+        write_ones(memory, 2 * largest);
     return status;
 }
 

@@ -332,7 +332,7 @@ static int find_form(struct fit *fit, const struct gyre_trial *trial, struct gyr
                                            : find_prices_by_least_sum(fit, trial, tuning);
 }
 
-/* The sizes of caches that are tried: the likely ones, powers of two, and three quarters of them. */
+/* The sizes of caches that are tried: the likely ones, powers of two, three quarters of those. */
 struct caches {
     uint64_t own_kib, shared_kib;
 };

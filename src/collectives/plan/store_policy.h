@@ -4,10 +4,10 @@
  * first, which is cheap from a cache that both cores share, and dear from another cache or another
  * socket. A store around the cache fetches nothing, but goes to memory. No size tells which is
  * faster: on one virtual machine 1 MiB of two ranks took 21 µs with plain stores and 50 around, and
- * an hour later, on other cores of its host, 84 and 50. So now and then the pieces of two operations
- * are stored the other way, and the clock decides. The first of the two finds the lines where the
- * usual way has left them, so only the second is timed. The sums have the same bits, and every rank
- * decides for itself.
+ * an hour later, on other cores of its host, 84 and 50. So now and then the pieces of two
+ * operations are stored the other way, and the clock decides. The first of the two finds the lines
+ * where the usual way has left them, so only the second is timed. The sums have the same bits, and
+ * every rank decides for itself.
  *
  * The cost of a way is the least time that pieces took lately. A sample that was too long (another
  * process had the core) raises the cost by an eighth at most. */
