@@ -96,6 +96,7 @@ struct gyre_watch {
     uint16_t epoch;
     bool locks, told;
     uint64_t parts_until; /* the end of the last wait for peers; 0: this rank is not parting */
+    uint64_t parts_clock; /* the same by the detector's clock */
     struct gyre_watch_state mine; /* this rank's, as last seen */
     /* The activity's looks, and when they last grew or did not matter. */
     uint64_t looks, looked_at;

@@ -190,8 +190,10 @@ static uint64_t leaving_deadline(struct gyre_watch *watch)
 {
     uint64_t dead_ms = (uint64_t)watch->is.dead_time_ms;
     uint64_t wait_ms = dead_ms > 0 ? dead_ms + dead_ms / 2 : (uint64_t)watch->is.timeout_ms;
-    if (watch->parts_until == 0)
+    if (watch->parts_until == 0) {
         watch->parts_until = gyre_now_ns() + wait_ms * GYRE_MS;
+        watch->parts_clock = gyre_detector_in(watch->detector, wait_ms * GYRE_MS);
+    }
     return watch->parts_until;
 }
 
@@ -216,19 +218,33 @@ static bool owes_failure(const struct gyre_watch *watch)
     return owes;
 }
 
+/* Waits until all have left, by the detector's clock. That leaves out the time in which this
+ * process did not run. By the clock of the machine the wait could be over before a silent rank is
+ * told. */
+static void await_goodbyes(struct gyre_watch *watch)
+{
+    uint64_t until = leaving_deadline(watch), left;
+
+    while (!watch->told && !gyre_detector_all_left(watch->detector)) {
+        if (gyre_watch_sleep(watch, until) == 0)
+            continue;
+        gyre_watch_turn(watch);
+        left = gyre_detector_left(watch->detector, watch->parts_clock);
+        if (left == 0)
+            return;
+        until = gyre_now_ns() + left;
+    }
+}
+
 static void say_goodbye(struct gyre_watch *watch)
 {
-    uint64_t until = leaving_deadline(watch);
-    int late = 0;
-
     gyre_watch_turn(watch); /* the state that goes with the goodbye */
     gyre_detector_leave(watch->detector, gyre_now_ns(), &watch->mine);
     gyre_watch_settle(watch);
-    while (!watch->told && !gyre_detector_all_left(watch->detector) && late == 0)
-        late = gyre_watch_sleep(watch, until);
+    await_goodbyes(watch);
     bool all_left = gyre_detector_all_left(watch->detector);
-    until = gyre_now_ns() + LAST_CALL;
-    for (late = 0;
+    uint64_t until = gyre_now_ns() + LAST_CALL;
+    for (int late = 0;
          late == 0 && (all_left ? !gyre_detector_may_end(watch->detector) : owes_failure(watch));)
         late = gyre_watch_sleep(watch, until);
 }

@@ -284,6 +284,44 @@ static void test_early_leaver_disturbs_nobody(void **state)
     rig_finish(&rig);
 }
 
+/* Rank 0 begins to part when it is told to, and says goodbye when it is told that. */
+static void play_part_late(struct rig_rank *me)
+{
+    if (me->rank == 0) {
+        rig_await_go(me, GO_END - 1);
+        gyre_watch_part(me->watch);
+        rig_tell(me, PHASE_DONE);
+        rig_await_go(me, GO_END);
+        gyre_watch_stop(me->watch);
+        me->watch = NULL;
+        me->board->seat[0].value = atomic_load(&me->health.status);
+        rig_tell(me, PHASE_DONE + 1);
+    } else {
+        rig_await_health(me);
+    }
+}
+
+/* Rank 0 does not run for longer than it would wait for goodbyes. Rank 1, which has stopped before
+ * its own, is told all the same. */
+static void test_parting_rank_that_did_not_run_tells_who_is_silent(void **state)
+{
+    struct rig rig = one_node(2, play_part_late);
+    rig.dead_time_ms = DEAD_MS;
+    rig_start(&rig);
+    atomic_store(&rig.board->go, GO_END - 1);
+    rig_await_phase(&rig, 0, PHASE_DONE);
+    rig_kill(&rig, 1, SIGSTOP);
+    rig_kill(&rig, 0, SIGSTOP);
+    uint64_t until = gyre_now_ns() + 2 * DEAD_MS * GYRE_MS;
+    while (gyre_now_ns() < until)
+        rig_pause();
+    atomic_store(&rig.board->go, GO_END);
+    rig_kill(&rig, 0, SIGCONT);
+    rig_await_phase(&rig, 0, PHASE_DONE + 1);
+    assert_int_equal(rig.board->seat[0].value, GYRE_PEER_LOST);
+    rig_finish(&rig);
+}
+
 /* -- reports ----------------------------------------------------------------------------------- */
 
 static void play_abort(struct rig_rank *me)
@@ -534,6 +572,7 @@ int main(void)
         cmocka_unit_test(test_job_that_is_stopped_as_a_whole_goes_on),
         cmocka_unit_test(test_orderly_end_is_no_failure),
         cmocka_unit_test(test_early_leaver_disturbs_nobody),
+        cmocka_unit_test(test_parting_rank_that_did_not_run_tells_who_is_silent),
         cmocka_unit_test(test_report_is_told_although_its_author_ends_at_once),
         cmocka_unit_test(test_echo_alone_counts_after_its_time),
         cmocka_unit_test(test_lost_launcher_is_told),

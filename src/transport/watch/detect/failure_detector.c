@@ -575,3 +575,13 @@ uint64_t gyre_detector_wake(const struct gyre_failure_detector *detector)
         at = detector->climb_at;
     return at + detector->granted;
 }
+
+uint64_t gyre_detector_in(const struct gyre_failure_detector *detector, uint64_t ns)
+{
+    return detector->clock + ns;
+}
+
+uint64_t gyre_detector_left(const struct gyre_failure_detector *detector, uint64_t time)
+{
+    return time > detector->clock ? time - detector->clock : 0;
+}

@@ -132,4 +132,9 @@ bool gyre_detector_all_left(const struct gyre_failure_detector *detector);
 bool gyre_detector_may_end(const struct gyre_failure_detector *detector);
 uint64_t gyre_detector_wake(const struct gyre_failure_detector *detector);
 
+/* A time from now by the detector's clock, which stands still while this process does not run; and
+ * how long it is until such a time: 0: it has come. */
+uint64_t gyre_detector_in(const struct gyre_failure_detector *detector, uint64_t ns);
+uint64_t gyre_detector_left(const struct gyre_failure_detector *detector, uint64_t time);
+
 #endif
