@@ -172,16 +172,18 @@ int gyre_host_build_words(struct gyre_host_words *words, char *host, char *comma
     return status;
 }
 
-static int send_key(const struct gyre_child *child, const uint8_t *key)
+static int send_key(const struct gyre_child *child, const uint8_t *key,
+                    struct gyre_trouble *trouble)
 {
     char text[2 * GYRE_KEY_BYTES + 2];
     gyre_hex_write(key, GYRE_KEY_BYTES, text);
     text[2 * GYRE_KEY_BYTES] = '\n';
-    ssize_t count = write(child->input, text, 2 * GYRE_KEY_BYTES + 1);
+    text[2 * GYRE_KEY_BYTES + 1] = 0;
+    const int status = gyre_child_say(child, text);
     explicit_bzero(text, sizeof text);
-    return count < 0 && errno != EPIPE
-               ? -errno
-               : 0; /* the end of a host's ssh is seen as the end of a child */
+    return status ? gyre_trouble_set(trouble, status, "cannot tell %s the job's key: %s",
+                                     child->name, strerror(-status))
+                  : 0;
 }
 
 static int start_host(struct gyre_children *all, int node, char *host, char *command,
@@ -206,7 +208,7 @@ static int start_host(struct gyre_children *all, int node, char *host, char *com
     status = gyre_child_spawn(child, &all->group, &spawn, trouble);
     if (!status && (status = gyre_line_tap_keep(&child->err, GYRE_REPORT_PREFIX)))
         gyre_trouble_set(trouble, status, "no memory for a host's reports");
-    return status ? status : send_key(child, key);
+    return status ? status : send_key(child, key, trouble);
 }
 
 static int check_root(const struct gyre_launch_job *job, struct gyre_trouble *trouble)

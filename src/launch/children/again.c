@@ -39,12 +39,6 @@ static int count_running(const struct gyre_children *all)
     return all->elastic.ranks - all->elastic.lost - all->elastic.well;
 }
 
-void gyre_again_say_behind_ssh(const struct gyre_child *ssh, const char *line)
-{
-    if (ssh->pidfd >= 0 && ssh->input >= 0 && write(ssh->input, line, strlen(line)) < 0)
-        return; /* its ssh has just ended; the loop will see the end */
-}
-
 static void close_if_over(struct gyre_children *all)
 {
     if (count_running(all) > 0 || all->elastic.closing)
@@ -53,7 +47,7 @@ static void close_if_over(struct gyre_children *all)
     for (int i = 0; i < all->launcher_lines; i++)
         gyre_launcher_line_say(&all->launcher_line[i], "closing");
     for (int i = 0; all->remote && i < all->children; i++)
-        gyre_again_say_behind_ssh(&all->child[i], "closing\n");
+        gyre_child_say(&all->child[i], "closing\n");
 }
 
 /* Answers whoever told a loss. */
@@ -65,7 +59,7 @@ static void answer_teller(const struct gyre_lost_ranks *loss, struct gyre_launch
     if (teller)
         gyre_launcher_line_say(teller, "%s", word);
     if (loss->ssh)
-        gyre_again_say_behind_ssh(loss->ssh, line);
+        gyre_child_say(loss->ssh, line);
 }
 
 static void add_host_name(char text[GYRE_HOSTS_TEXT], int *count, const char *host)

@@ -90,7 +90,7 @@ void gyre_children_let_leave(struct gyre_children *all, int index, int limit_ms)
         gyre_change_note_gone(all, index);
         return;
     }
-    gyre_again_say_behind_ssh(child, "leave\n");
+    gyre_child_say(child, "leave\n");
     child->hurry_ns = gyre_now_ns() + (uint64_t)limit_ms * GYRE_MS;
 }
 
@@ -117,7 +117,7 @@ void gyre_change_hurry(struct gyre_children *all)
                  child->name);
         gyre_children_say(all, "", text, "");
         snprintf(line, sizeof line, "signal %d\n", SIGTERM);
-        gyre_again_say_behind_ssh(child, line);
+        gyre_child_say(child, line);
         child->hurry_ns = 0;
     }
 }

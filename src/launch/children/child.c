@@ -103,8 +103,7 @@ void gyre_process_group_destroy(struct gyre_process_group *group)
 
 void gyre_process_group_ask_to_leave(const struct gyre_process_group *group)
 {
-    while (write(group->hold, "l", 1) < 0 && errno == EINTR)
-        ;
+    (void)!TEMP_FAILURE_RETRY(write(group->hold, "l", 1));
 }
 
 void gyre_process_group_signal(const struct gyre_process_group *group, int number)
@@ -226,7 +225,7 @@ static _Noreturn void become(const struct gyre_process_group *group, const struc
         execvp(spawn->program[0], spawn->program);
     }
     int error = errno;
-    if (write(group->exec_write, &error, sizeof error) < 0)
+    if (TEMP_FAILURE_RETRY(write(group->exec_write, &error, sizeof error)) < 0)
         _exit(126);
     _exit(127);
 }
@@ -265,6 +264,14 @@ int gyre_child_spawn(struct gyre_child *child, const struct gyre_process_group *
         gyre_trouble_set(trouble, status, "cannot start a process: %s (see ulimit -n, -u, -f)",
                          strerror(-status));
     return status;
+}
+
+int gyre_child_say(const struct gyre_child *child, const char *text)
+{
+    if (child->pidfd < 0 || child->input < 0)
+        return 0;
+    const bool said = TEMP_FAILURE_RETRY(write(child->input, text, strlen(text))) >= 0;
+    return said || errno == EPIPE ? 0 : -errno;
 }
 
 void gyre_child_reap(struct gyre_child *child)

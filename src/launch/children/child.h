@@ -94,6 +94,10 @@ struct gyre_child {
  * its trouble. The child may be destroyed after a failure, too. */
 int gyre_child_spawn(struct gyre_child *child, const struct gyre_process_group *group,
                      const struct gyre_spawn *spawn, struct gyre_trouble *trouble);
+/* Writes to the standard input of a launcher behind ssh. 0, also where it has ended, which its
+ * caller sees as the end of a child; or -errno. */
+int gyre_child_say(const struct gyre_child *child, const char *text);
+
 /* Takes the child's status, after pidfd became readable. */
 void gyre_child_reap(struct gyre_child *child);
 void gyre_child_destroy(struct gyre_child *child);

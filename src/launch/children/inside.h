@@ -87,8 +87,6 @@ void gyre_again_note_well(struct gyre_children *all);
 /* Has no child started again: the ranks leave. Or looks whether nobody runs any more. */
 void gyre_again_stop(struct gyre_children *all);
 void gyre_again_look(struct gyre_children *all);
-/* Writes a word to a launcher behind ssh. */
-void gyre_again_say_behind_ssh(const struct gyre_child *ssh, const char *line);
 /* Whether a child is started again, or may be. */
 bool gyre_again_waits(const struct gyre_children *all);
 /* When the next child is started again; 0: none is yet. */

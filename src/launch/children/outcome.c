@@ -39,12 +39,11 @@ void gyre_children_enter(struct gyre_children *all, enum gyre_children_phase pha
 void gyre_children_signal(struct gyre_children *all, int number)
 {
     char line[32];
-    int length = snprintf(line, sizeof line, "signal %d\n", number);
+    snprintf(line, sizeof line, "signal %d\n", number);
     if (!all->remote)
         gyre_process_group_signal(&all->group, number);
     for (int i = 0; all->remote && i < all->children; i++)
-        if (all->child[i].pidfd >= 0 && write(all->child[i].input, line, (size_t)length) < 0)
-            continue; /* its ssh has just ended; the loop will see the end */
+        gyre_child_say(&all->child[i], line);
 }
 
 void gyre_children_end(struct gyre_children *all, int number)
