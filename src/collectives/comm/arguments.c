@@ -179,17 +179,19 @@ int gyre_message_check(const struct gyre_comm *comm, const char *call,
 
 /* -- refusals ---------------------------------------------------------------------------------- */
 
-/* Whether peers may wait for this rank's call. */
-static bool counted_on(const struct gyre_comm *comm)
+/* Whether there is a communicator, and it is this process's. */
+static bool is_held(const struct gyre_comm *comm)
 {
-    return comm && !gyre_domain_forked(comm->domain) && comm->n > 1 &&
-           !atomic_load_explicit(&comm->progress->failed, memory_order_relaxed);
+    return comm && !gyre_domain_forked(comm->domain);
 }
 
 int gyre_comm_refused(struct gyre_comm *comm, int status)
 {
-    if (!status || !counted_on(comm))
+    if (!status || !is_held(comm))
         return status;
+    const int failure = gyre_progress_failure(comm->progress);
+    if (failure || comm->n == 1)
+        return failure ? failure : status;
     gyre_watch_refuse(gyre_domain_watch(comm->domain), comm->activity, comm->engine->sequence + 1,
                       gyre_thread_trouble()->text);
     if (gyre_comm_in_group(comm))
@@ -207,8 +209,11 @@ void gyre_comm_refused_in_group(struct gyre_comm *comm)
 
 int gyre_message_refused(struct gyre_comm *comm, int status)
 {
-    if (!status || !counted_on(comm))
+    if (!status || !is_held(comm))
         return status;
+    const int failure = gyre_progress_failure(comm->progress);
+    if (failure || comm->n == 1)
+        return failure ? failure : status;
     if (gyre_progress_add_messages(comm, NULL) == 0)
         gyre_p2p_refuse(comm->p2p, gyre_thread_trouble()->text);
     return status;

@@ -37,8 +37,8 @@ int gyre_comm_admit(const struct gyre_comm *comm, const char *call, const void *
 int gyre_comm_check_stream(const char *call, const void *stream);
 
 /* Puts a refused call into the books: the reason is in the thread's trouble, and peers may wait in
- * their call. Does nothing where `status` is 0 or the communicator's own failure. Returns
- * `status`. */
+ * their call. Does nothing where `status` is 0. Where the communicator has failed, also unseen, it
+ * does nothing and returns the failure; otherwise `status`. */
 int gyre_comm_refused(struct gyre_comm *comm, int status);
 
 /* Puts a group with a refused call into the books: that call is missing behind all that the group

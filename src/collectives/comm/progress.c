@@ -310,6 +310,12 @@ void gyre_progress_fail(struct gyre_progress_engine *progress, int status)
         progress->busy[progress->busy_count - 1]->busy = 0;
 }
 
+int gyre_progress_failure(const struct gyre_progress_engine *progress)
+{
+    const int failed = atomic_load(&progress->failed);
+    return failed ? failed : atomic_load(&gyre_domain_health(progress->domain)->status);
+}
+
 const char *gyre_progress_story(const struct gyre_progress_engine *progress)
 {
     const struct gyre_trouble *refusal = gyre_thread_trouble();

@@ -122,6 +122,9 @@ int gyre_progress_await(struct gyre_progress_engine *progress, const _Atomic int
 int gyre_progress_idle_turn(struct gyre_progress_engine *progress, struct gyre_idle *idle,
                             uint64_t deadline);
 
+/* The first failure, also one that no call has come upon yet; 0: none. */
+int gyre_progress_failure(const struct gyre_progress_engine *progress);
+
 /* The story of the first failure; without one, that of the thread's trouble. */
 const char *gyre_progress_story(const struct gyre_progress_engine *progress);
 

@@ -114,8 +114,8 @@ static void describe_loss(const struct gyre_comm *comm, uint32_t rank,
 
 int gyre_comm_losses(struct gyre_comm *comm, struct gyre_lost_rank *losses, int room, int *count)
 {
-    const struct gyre_health *health = gyre_domain_health(comm->domain);
-    int found = 0, status = atomic_load(&comm->progress->failed);
+    const int status = gyre_progress_failure(comm->progress);
+    int found = 0;
     for (uint32_t rank = 0; rank < comm->n; rank++) {
         struct gyre_domain_loss loss =
             gyre_domain_loss_of(comm->domain, gyre_comm_world(comm, rank));
@@ -126,5 +126,5 @@ int gyre_comm_losses(struct gyre_comm *comm, struct gyre_lost_rank *losses, int 
         found++;
     }
     *count = found;
-    return status ? status : atomic_load(&health->status);
+    return status;
 }
