@@ -161,10 +161,9 @@ static int tell_words(struct parting *parting, struct part_word *mine)
         .output = {.address = parting->word, .bytes = parent->n * bytes}};
     mine->status = parting->trouble->status;
     snprintf(mine->text, sizeof mine->text, "%s", parting->trouble->text);
-    int status = gyre_comm_enter_and_run(parting->parent, &request);
+    int status = gyre_world_run(parting->parent, &request, parting->trouble);
     if (status)
-        return gyre_trouble_set(parting->trouble, status, "%s",
-                                gyre_progress_story(parent->progress));
+        return status;
     for (uint32_t rank = 0; rank < parent->n; rank++) {
         const struct gyre_member *at = &member[gyre_comm_world(parent, rank)];
         if (!parting->word[rank].status)

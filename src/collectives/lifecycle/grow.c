@@ -44,13 +44,14 @@ static void invite(struct gyre_comm *world, uint32_t most, struct invitation *in
         invitation->newcomers = gyre_domain_invite(world->domain, most);
 }
 
-static int tell_invitation(struct gyre_comm *world, struct invitation *invitation)
+static int tell_invitation(struct gyre_comm *world, struct invitation *invitation,
+                           struct gyre_trouble *trouble)
 {
     const struct gyre_request request = {
         .shape = {.verb = GYRE_VERB_BROADCAST, .type = GYRE_U8, .count = sizeof *invitation},
         .input.address = invitation,
         .output.address = invitation};
-    return gyre_comm_enter_and_run(world, &request);
+    return gyre_world_run(world, &request, trouble);
 }
 
 /* The old communicator has failed: a call on it says so, and gyre_shrink() goes on. */
@@ -109,12 +110,10 @@ static int see_growing(struct gyre_comm *world, struct gyre_comm **larger,
         .shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I64, .op = GYRE_MAX, .count = 2},
         .input.address = state,
         .output.address = state};
-    int status = gyre_comm_enter_and_run(world, &request);
-    if (status)
-        gyre_world_status(world, trouble);
-    else if (state[1])
+    int status = gyre_world_run(world, &request, trouble);
+    if (!status && state[1])
         status = fail_to_grow(world, mine, trouble);
-    else if (!state[0])
+    else if (!status && !state[0])
         status = go_over(world, larger, trouble);
     return status;
 }
@@ -125,10 +124,8 @@ static int begin_to_grow(struct gyre_comm *world, uint32_t most, struct gyre_tro
     struct invitation invitation = {0};
     if (world->rank == 0)
         invite(world, most, &invitation);
-    int status = tell_invitation(world, &invitation);
-    if (status)
-        gyre_world_status(world, trouble);
-    else if (invitation.status)
+    int status = tell_invitation(world, &invitation, trouble);
+    if (!status && invitation.status)
         status = gyre_trouble_set(trouble, invitation.status, "%s", invitation.why);
     if (!status && invitation.newcomers)
         status = gyre_growing_start(world, invitation.newcomers, trouble);

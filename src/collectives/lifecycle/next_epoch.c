@@ -15,12 +15,10 @@ int gyre_epoch_supersede(struct gyre_comm *world, const char *ended_by,
         .shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I64, .op = GYRE_MAX, .count = 3},
         .input.address = here,
         .output.address = here};
-    int status = gyre_comm_enter_and_run(world, &request);
+    int status = gyre_world_run(world, &request, trouble);
     if (!status) {
         world->progress->superseded = true;
         gyre_trouble_set(&world->progress->trouble, GYRE_ABORTED, "%s", ended_by);
-    } else {
-        gyre_world_status(world, trouble);
     }
     return status;
 }
@@ -32,10 +30,7 @@ int gyre_epoch_meet(struct gyre_comm *world, struct gyre_trouble *trouble)
         .shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I64, .count = 1, .barrier = true},
         .input.address = &nothing,
         .output.address = &nothing};
-    int status = gyre_comm_enter_and_run(world, &request);
-    if (status)
-        gyre_world_status(world, trouble);
-    return status;
+    return gyre_world_run(world, &request, trouble);
 }
 
 void gyre_epoch_settle(struct gyre_comm *world)

@@ -11,6 +11,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "collectives/comm/helper.h"
+#include "collectives/comm/operations.h"
 #include "collectives/comm/progress.h"
 #include "collectives/lifecycle/setup.h"
 #include "knobs/strangers.h"
@@ -175,13 +176,20 @@ static void finish_all(struct gyre_comm *world)
     gyre_domain_leave(world->domain);
 }
 
+int gyre_world_run(struct gyre_comm *world, const struct gyre_request *request,
+                   struct gyre_trouble *trouble)
+{
+    int status = gyre_comm_enter_and_run(world, request);
+    return status ? gyre_trouble_set(trouble, status, "%s", gyre_progress_story(world->progress))
+                  : 0;
+}
+
 int gyre_world_status(const struct gyre_comm *world, struct gyre_trouble *trouble)
 {
     const struct gyre_health *health = gyre_domain_health(world->domain);
-    int failed = atomic_load(&world->progress->failed), status = atomic_load(&health->status);
-    if (status)
+    if (atomic_load(&health->status))
         *trouble = health->failure;
-    return failed ? failed : status;
+    return gyre_progress_failure(world->progress);
 }
 
 int gyre_world_end(struct gyre_comm *world, struct gyre_trouble *trouble)

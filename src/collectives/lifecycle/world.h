@@ -17,6 +17,13 @@ int gyre_world_meet(struct gyre_comm *world, const char *made_by, struct gyre_tr
 void gyre_world_configuration(const struct gyre_comm *world, const char *made_by,
                               char text[GYRE_WORLD_CONFIGURATION]);
 
+struct gyre_request;
+
+/* Runs an operation of all ranks. `trouble` gets why it fails: the world's failure, or what this
+ * rank lacked to begin. */
+int gyre_world_run(struct gyre_comm *world, const struct gyre_request *request,
+                   struct gyre_trouble *trouble);
+
 /* The first failure so far; 0: none. */
 int gyre_world_status(const struct gyre_comm *world, struct gyre_trouble *trouble);
 
