@@ -5,9 +5,11 @@
  *          └──── the connection ends, or is silent ─┘
  *
  * The connection ends without a word where the room moves, because rank 0 has left the job or was
- * lost, and where members were lost while they took newcomers in.
+ * lost, where members were lost while they took newcomers in, and where rank 0 lacks memory for one
+ * more. A process asks anew until its time is over.
  *
- * Tested by tests/program/failures/grow.c. */
+ * Tested by tests/unit/transport/members/newcomer_test.c, and between processes by
+ * tests/program/failures/grow.c. */
 #include "transport/members/newcomer.h"
 
 #include "base/clock.h"
@@ -42,6 +44,7 @@ struct ask {
     struct sockaddr_storage address; /* of the listener, once there is one */
     int listener;
     uint32_t ranks, waiting; /* as the room says */
+    uint32_t hung_up;        /* attempts that ended without a word */
     struct gyre_members *members;
 };
 
@@ -255,6 +258,33 @@ static int attempt_to_ask(struct ask *ask)
     return status;
 }
 
+/* Tells of the attempts before the last one, which had little time or none. */
+static int give_up(struct ask *ask)
+{
+    const double seconds = ask->options->join_timeout_ms / 1000.0;
+    gyre_trouble_set(ask->trouble, GYRE_TIMED_OUT, "not taken in within %.1f s", seconds);
+    if (ask->hung_up)
+        gyre_trouble_wrap(ask->trouble,
+                          "the job has hung up on this process %u time%s, as where rank 0 is short "
+                          "of memory or descriptors",
+                          ask->hung_up, ask->hung_up == 1 ? "" : "s");
+    return GYRE_TIMED_OUT;
+}
+
+/* Asks until the answer is another than GYRE_AGAIN, or the time is over. */
+static int ask_in_time(struct ask *ask)
+{
+    int status;
+    while ((status = attempt_to_ask(ask)) == GYRE_AGAIN) {
+        drop_ask(ask);
+        ask->hung_up++;
+        if (gyre_now_ns() > ask->deadline)
+            return give_up(ask);
+        pause_between_asks();
+    }
+    return status == GYRE_TIMED_OUT ? give_up(ask) : status;
+}
+
 static void leave_with_company(struct ask *ask, struct gyre_members **members,
                                struct gyre_company *company)
 {
@@ -279,10 +309,7 @@ int gyre_newcomer_ask(struct gyre_job *job, const struct gyre_join_options *opti
         return gyre_trouble_set(trouble, -ENOMEM, "no memory to ask the job");
     gyre_talk_open(company->talk, -1);
     gyre_talk_open(&ask.talk, -1);
-    while ((status = attempt_to_ask(&ask)) == GYRE_AGAIN) {
-        drop_ask(&ask);
-        pause_between_asks();
-    }
+    status = ask_in_time(&ask);
     if (!status) {
         leave_with_company(&ask, members, company);
         return 0;
