@@ -13,6 +13,6 @@ enum calls_end {
 /* Plays the scene in this process, a rank if the environment says so. Its calls fail between the
  * scene's beginning and end, as the book in FAILING_CALLS has it. Standard output gets a digest of
  * all results. Returns an end. */
-int calls_work(const char *scene, const char *folder);
+int calls_work(const char *name, const char *folder);
 
 #endif
