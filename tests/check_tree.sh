@@ -132,7 +132,7 @@ transport/link/tcp       base transport/link transport/stream transport/net tran
 transport/link/verbs     base base/machine transport/link transport/stream transport/memory
 transport/stream         base transport/memory transport/seal
 transport/seal           base transport/net
-transport/recorder       base device
+transport/recorder       base base/disk device
 transport/memory         base device
 transport/job            base base/disk transport/net
 transport/net            base

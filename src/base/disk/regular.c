@@ -83,6 +83,23 @@ int gyre_regular_read(const char *path, uint64_t most, char **content, uint64_t 
     return status;
 }
 
+bool gyre_regular_write(int fd, const void *from, size_t length)
+{
+    const char *at = from;
+    while (length) {
+        const ssize_t wrote = write(fd, at, length);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote == 0)
+            errno = ENOSPC;
+        if (wrote <= 0)
+            return false;
+        at += wrote;
+        length -= (size_t)wrote;
+    }
+    return true;
+}
+
 bool gyre_has_seals(int fd, int seals)
 {
     int found = fcntl(fd, F_GET_SEALS);

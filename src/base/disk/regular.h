@@ -9,6 +9,7 @@
 #include "base/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
@@ -23,6 +24,10 @@ int gyre_regular_refuse(const char *path, int status, struct gyre_trouble *troub
  * that the caller frees. A zero byte follows the content. */
 int gyre_regular_read(const char *path, uint64_t most, char **content, uint64_t *length,
                       struct gyre_trouble *trouble);
+
+/* Writes all of it, also where a signal interrupts. False: errno says why not. For a signal's
+ * handler, too. */
+bool gyre_regular_write(int fd, const void *from, size_t length);
 
 /* Whether `fd` has all of these seals. A file that cannot be sealed has none. */
 bool gyre_has_seals(int fd, int seals);

@@ -21,7 +21,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define WRITE_MOST  ((size_t)1 << 30) /* one write(2) takes no more than 2 GiB */
 #define NAMES_TRIED 16
 
 static int fail_file(const char *path, const char *what, struct gyre_trouble *trouble)
@@ -88,25 +87,11 @@ static int create_part_file(const char *path, char *part, size_t size, struct gy
     return fail_file(path, "create a file beside it", trouble);
 }
 
-static int write_to_file(int fd, const uint8_t *data, size_t length)
-{
-    while (length) {
-        ssize_t wrote = write(fd, data, length < WRITE_MOST ? length : WRITE_MOST);
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote <= 0)
-            return -1;
-        data += wrote;
-        length -= (size_t)wrote;
-    }
-    return 0;
-}
-
 static int fill_parts(const char *path, int fd, const struct iovec *part, uint64_t parts,
                       struct gyre_trouble *trouble)
 {
     for (uint64_t i = 0; i < parts; i++)
-        if (write_to_file(fd, part[i].iov_base, part[i].iov_len))
+        if (!gyre_regular_write(fd, part[i].iov_base, part[i].iov_len))
             return fail_file(path, "write to it", trouble);
     return fsync(fd) ? fail_file(path, "have it on the disk", trouble) : 0;
 }

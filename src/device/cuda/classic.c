@@ -36,7 +36,7 @@ static int write_ticket(const struct gyre_region *region, uint64_t length,
     if (error)
         return gyre_cuda_failed(error, region->device, trouble, "cuIpcGetMemHandle");
     int fd = memfd_create("gyre-cuda", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd >= 0 && write(fd, &ticket, sizeof ticket) == sizeof ticket &&
+    if (fd >= 0 && gyre_regular_write(fd, &ticket, sizeof ticket) &&
         fcntl(fd, F_ADD_SEALS, TICKET_SEALS) == 0)
         return fd;
     int status = gyre_trouble_set(trouble, -errno, "file for an IPC handle: %s", strerror(errno));

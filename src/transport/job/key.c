@@ -211,7 +211,7 @@ static bool write_new_key(int fd)
     bool ok = gyre_random_bytes(key, sizeof key) == 0;
     gyre_hex_write(key, sizeof key, text);
     text[TEXT_BYTES] = '\n';
-    ok = ok && write(fd, text, TEXT_BYTES + 1) == TEXT_BYTES + 1 && fsync(fd) == 0;
+    ok = ok && gyre_regular_write(fd, text, TEXT_BYTES + 1) && fsync(fd) == 0;
     gyre_wipe(key, sizeof key);
     gyre_wipe(text, sizeof text);
     return ok;

@@ -190,8 +190,8 @@ static int write_file(const struct gyre_job *job, const char *text)
     const size_t length = strlen(text);
     snprintf(temporary, sizeof temporary, "%s.%d", job->root_file, (int)getpid());
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    bool written =
-        fd >= 0 && write(fd, text, length) == (ssize_t)length && !rename(temporary, job->root_file);
+    const bool written =
+        fd >= 0 && gyre_regular_write(fd, text, length) && !rename(temporary, job->root_file);
     int status = written ? 0 : -errno;
     if (fd >= 0)
         close(fd);

@@ -259,7 +259,7 @@ static int attempt_to_ask(struct ask *ask)
 }
 
 /* Tells of the attempts before the last one, which had little time or none. */
-static int give_up(struct ask *ask)
+static int tell_hang_ups(struct ask *ask)
 {
     const double seconds = ask->options->join_timeout_ms / 1000.0;
     gyre_trouble_set(ask->trouble, GYRE_TIMED_OUT, "not taken in within %.1f s", seconds);
@@ -279,10 +279,10 @@ static int ask_in_time(struct ask *ask)
         drop_ask(ask);
         ask->hung_up++;
         if (gyre_now_ns() > ask->deadline)
-            return give_up(ask);
+            return tell_hang_ups(ask);
         pause_between_asks();
     }
-    return status == GYRE_TIMED_OUT ? give_up(ask) : status;
+    return status == GYRE_TIMED_OUT ? tell_hang_ups(ask) : status;
 }
 
 static void leave_with_company(struct ask *ask, struct gyre_members **members,

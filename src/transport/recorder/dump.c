@@ -6,6 +6,7 @@
  * Tested by tests/program/cli/why.c. */
 #include "transport/recorder/dump.h"
 
+#include "base/disk/regular.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -22,22 +23,6 @@
 static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(const struct gyre_recorder *) listed[RECORDERS_MAX]; /* for the handler */
 
-/* Writes all of a region. False: errno says why not. */
-static bool write_region(int fd, const void *from, size_t length)
-{
-    const char *at = from;
-    while (length) {
-        ssize_t wrote = write(fd, at, length);
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote <= 0)
-            return false;
-        at += wrote;
-        length -= (size_t)wrote;
-    }
-    return true;
-}
-
 /* Writes the file. One that exists is written over, unless it has to be absent: whoever reads a
  * file that is being written finds it torn, and says so. */
 static bool write_dump(const char *path, const struct gyre_record_head *head, bool absent)
@@ -45,7 +30,7 @@ static bool write_dump(const char *path, const struct gyre_record_head *head, bo
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (absent ? O_EXCL : O_TRUNC), 0600);
     if (fd < 0)
         return absent && errno == EEXIST;
-    bool whole = write_region(fd, head, gyre_record_bytes(head->records));
+    bool whole = gyre_regular_write(fd, head, gyre_record_bytes(head->records));
     return close(fd) == 0 && whole;
 }
 

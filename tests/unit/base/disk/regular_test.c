@@ -5,10 +5,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static const char *written(const char *name, const char *content)
@@ -81,6 +83,26 @@ static void what_is_no_regular_file_is_refused(void **state)
     close(fd);
 }
 
+/* The first write(2) takes a part, the next none. */
+static void what_does_not_fit_is_told(void **state)
+{
+    struct rlimit limit, low;
+    int fd = open(written("short", ""), O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    low = (struct rlimit){.rlim_cur = 10, .rlim_max = limit.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    bool fits = gyre_regular_write(fd, "12345678", 8), whole = gyre_regular_write(fd, "123", 3);
+    const int error = errno;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_true(fits);
+    assert_false(whole);
+    assert_int_equal(error, EFBIG);
+    assert_int_equal(lseek(fd, 0, SEEK_CUR), 10);
+    close(fd);
+}
+
 static void seals_are_all_or_none(void **state)
 {
     int sealed = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -101,6 +123,7 @@ int main(void)
         cmocka_unit_test(a_file_is_read_with_a_zero_behind),
         cmocka_unit_test(a_file_too_long_or_missing_is_refused),
         cmocka_unit_test(what_is_no_regular_file_is_refused),
+        cmocka_unit_test(what_does_not_fit_is_told),
         cmocka_unit_test(seals_are_all_or_none),
     };
     return cmocka_run_group_tests(tests, file_room_open, file_room_close);
