@@ -5,7 +5,8 @@
  *      a third's ──────────────┘
  *
  * A process has one, however many groups it is in. Ranks of one process have one each, because
- * they would wait for each other's copies and sums. The helper sleeps while there is no started
+ * they would wait for each other's copies and sums, and have it from their beginning: one thread
+ * that holds several ranks does not drive them all. The helper sleeps while there is no started
  * work. With work it takes the domain whenever no thread is inside a call, drives, and gives way as
  * soon as a thread wants in. So a blocking call never waits for another thread to do its work; it
  * only takes the helper's place.
@@ -259,7 +260,7 @@ static int come_to_helper(struct gyre_progress_engine *progress)
     return 0;
 }
 
-static int enlist_once(struct gyre_progress_engine *progress)
+int gyre_helper_start(struct gyre_progress_engine *progress)
 {
     pthread_mutex_lock(&helper_lock);
     int status = atomic_load(&progress->helper.thread) ? 0 : come_to_helper(progress);
@@ -270,7 +271,7 @@ static int enlist_once(struct gyre_progress_engine *progress)
 int gyre_helper_poke(struct gyre_progress_engine *progress)
 {
     struct gyre_helper *helper = &progress->helper;
-    int status = atomic_load(&helper->thread) ? 0 : enlist_once(progress);
+    int status = atomic_load(&helper->thread) ? 0 : gyre_helper_start(progress);
     if (status)
         return status;
     struct gyre_helper_thread *thread = atomic_load(&helper->thread);

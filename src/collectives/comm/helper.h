@@ -8,6 +8,9 @@ struct gyre_progress_engine;
  * that needs a thread asks again. */
 void gyre_helper_prepare(struct gyre_progress_engine *progress);
 
+/* Makes the thread, where there is none. 0; -ENOMEM, -EAGAIN. */
+int gyre_helper_start(struct gyre_progress_engine *progress);
+
 /* Wakes the helper for started work. The process's first call makes the thread; negative: no thread
  * can be made. */
 int gyre_helper_poke(struct gyre_progress_engine *progress);

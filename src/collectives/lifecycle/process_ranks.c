@@ -11,6 +11,7 @@
  *                      └──┴──┴── joined as a job of ranks, a thread for each ──┘
  *
  * A fault of one process before the ranks join is told to all processes, so that all fail with it.
+ * All threads are made by then: those that join and end the ranks, and the helpers.
  * The key of the ranks' job comes from the session of the processes' job, which then ends.
  *
  * One thread may hold all of the process's communicators. The helper of each rank drives what the
@@ -20,11 +21,11 @@
  * Tested by tests/program/collectives/local.c and local_wrong.c. */
 #include "collectives/lifecycle/process_ranks.h"
 
-#include "base/machine/thread.h"
-
 #include "collectives/comm/arguments.h"
+#include "collectives/comm/helper.h"
 #include "collectives/comm/operations.h"
 #include "collectives/comm/progress.h"
+#include "collectives/lifecycle/team.h"
 #include "collectives/lifecycle/world.h"
 #include "transport/net/crypto.h"
 
@@ -52,67 +53,6 @@ struct muster {
     struct gyre_process_ranks *ranks;
     struct gyre_trouble *trouble;
 };
-
-/* -- threads ----------------------------------------------------------------------------------- */
-
-enum { GATE_SHUT, GATE_OPEN, GATE_CLOSED };
-
-struct gate {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    int state;
-};
-
-struct task {
-    struct gate *gate;
-    struct gyre_comm *comm;
-    void (*work)(struct task *task);
-    struct gyre_trouble trouble;
-    int status;
-    pthread_t thread;
-};
-
-static void set_gate(struct gate *gate, int state)
-{
-    pthread_mutex_lock(&gate->lock);
-    gate->state = state;
-    pthread_cond_broadcast(&gate->changed);
-    pthread_mutex_unlock(&gate->lock);
-}
-
-static bool pass_gate(struct gate *gate)
-{
-    pthread_mutex_lock(&gate->lock);
-    while (gate->state == GATE_SHUT)
-        pthread_cond_wait(&gate->changed, &gate->lock);
-    bool open = gate->state == GATE_OPEN;
-    pthread_mutex_unlock(&gate->lock);
-    return open;
-}
-
-static void *task_main(void *argument)
-{
-    struct task *task = argument;
-    if (pass_gate(task->gate))
-        task->work(task);
-    return NULL;
-}
-
-/* Runs all tasks at once, each in a thread; runs none where threads cannot be made. */
-static int run_all(struct task *task, int count, void (*work)(struct task *task))
-{
-    struct gate gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, GATE_SHUT};
-    int made = 0, status = 0;
-    for (; made < count && !status; made += !status) {
-        task[made].gate = &gate;
-        task[made].work = work;
-        status = gyre_thread_start(&task[made].thread, task_main, &task[made]);
-    }
-    set_gate(&gate, status ? GATE_CLOSED : GATE_OPEN);
-    while (made > 0)
-        pthread_join(task[--made].thread, NULL);
-    return status;
-}
 
 /* -- processes --------------------------------------------------------------------------------- */
 
@@ -175,6 +115,14 @@ static int count_ranks(struct muster *muster)
     return status;
 }
 
+static int no_thread(struct gyre_trouble *trouble, int status)
+{
+    return gyre_trouble_set(trouble, status,
+                            "gyre_init_in_process: no thread for each rank: %s (see ulimit -u, "
+                            "ulimit -v)",
+                            gyre_status_name(status));
+}
+
 /* -- the ranks' job ---------------------------------------------------------------------------- */
 
 static int derive_from_session(const struct muster *muster, const char *purpose, uint8_t *out,
@@ -207,6 +155,16 @@ static int make_job(struct muster *muster)
     return status ? status : derive_from_session(muster, "key id", job->key_id, sizeof job->key_id);
 }
 
+/* A rank whose helper cannot be made could keep the others waiting for what it has started. */
+static int make_helper(const struct muster *muster, struct gyre_comm *rank)
+{
+    if (muster->count == 1)
+        return 0;
+    rank->progress->ranks = muster->ranks;
+    const int status = gyre_helper_start(rank->progress);
+    return status ? no_thread(muster->trouble, status) : 0;
+}
+
 static int make_ranks(struct muster *muster)
 {
     struct gyre_domain_options options = {.user = muster->options, .job = &muster->job};
@@ -216,8 +174,8 @@ static int make_ranks(struct muster *muster)
         muster->job.local_rank = muster->place + i;
         options.device = muster->devices ? &muster->devices[i] : NULL;
         status = gyre_world_create(&options, &muster->ranks->rank[i], muster->trouble);
-        if (!status && muster->count > 1)
-            muster->ranks->rank[i]->progress->ranks = muster->ranks;
+        if (!status)
+            status = make_helper(muster, muster->ranks->rank[i]);
     }
     return status;
 }
@@ -241,72 +199,62 @@ static int agree_in_muster(struct muster *muster)
 
 /* -- joining ----------------------------------------------------------------------------------- */
 
-static void meet_ranks(struct task *task)
+/* What the team does for each rank. */
+struct task {
+    struct gyre_comm *comm;
+    struct gyre_trouble trouble;
+    int status;
+};
+
+static void meet_rank(void *context, int i)
 {
+    struct task *task = (struct task *)context + i;
     task->status = gyre_world_meet(task->comm, "gyre_init_in_process", &task->trouble);
     if (!task->status)
         gyre_progress_open_device(task->comm->progress);
 }
 
-static int meet_all(struct muster *muster)
+static void end_rank(void *context, int i)
 {
-    struct task *task = calloc((size_t)muster->count, sizeof *task);
-    if (!task)
-        return gyre_trouble_set(muster->trouble, -ENOMEM, "gyre_init_in_process: no memory");
-    for (int i = 0; i < muster->count; i++)
-        task[i].comm = muster->ranks->rank[i];
-    int status = run_all(task, muster->count, meet_ranks);
-    if (status)
-        gyre_trouble_set(muster->trouble, status,
-                         "gyre_init_in_process: no thread for each rank: %s",
-                         gyre_status_name(status));
-    for (int i = 0; i < muster->count && !status; i++)
-        if ((status = task[i].status))
-            gyre_trouble_set(muster->trouble, status, "%s", task[i].trouble.text);
-    free(task);
-    return status;
+    struct task *task = (struct task *)context + i;
+    task->status = gyre_world_end(task->comm, &task->trouble);
 }
 
-static struct gyre_process_ranks *create_ranks(int count)
+/* Works on all ranks at once. The first failure is that of all. */
+static int work_on_all(struct gyre_process_ranks *ranks, void (*work)(void *context, int i),
+                       struct gyre_trouble *trouble)
 {
-    struct gyre_process_ranks *ranks =
-        calloc(1, sizeof(*ranks) + (size_t)count * sizeof(struct gyre_comm *));
-    if (ranks) {
-        ranks->count = count;
-        pthread_mutex_init(&ranks->lock, NULL);
-    }
-    return ranks;
+    struct task task[GYRE_PROCESS_RANKS_MAX] = {{.status = 0}};
+    for (int i = 0; i < ranks->count; i++)
+        task[i].comm = ranks->rank[i];
+    gyre_team_run(ranks->team, work, task);
+    for (int i = 0; i < ranks->count; i++)
+        if (task[i].status) {
+            *trouble = task[i].trouble;
+            return task[i].status;
+        }
+    return 0;
+}
+
+/* Makes room for the ranks, and the threads that join and end them. */
+static int create_ranks(struct muster *muster)
+{
+    const size_t room = (size_t)muster->count * sizeof(struct gyre_comm *);
+    struct gyre_process_ranks *ranks = calloc(1, sizeof *ranks + room);
+    if (!ranks)
+        return gyre_trouble_set(muster->trouble, -ENOMEM, "gyre_init_in_process: no memory");
+    ranks->count = muster->count;
+    pthread_mutex_init(&ranks->lock, NULL);
+    muster->ranks = ranks;
+    const int status = gyre_team_make(&ranks->team, ranks->count);
+    return status ? no_thread(muster->trouble, status) : 0;
 }
 
 static void free_list(struct gyre_process_ranks *ranks)
 {
+    gyre_team_end(ranks->team);
     pthread_mutex_destroy(&ranks->lock);
     free(ranks);
-}
-
-static void end_one_rank(struct task *task)
-{
-    task->status = gyre_world_end(task->comm, &task->trouble);
-}
-
-/* Ends all ranks. Where threads cannot be made, a rank waits for its peers in vain, but not for
- * ever. */
-static int end_all_ranks(struct gyre_process_ranks *ranks, struct gyre_trouble *trouble)
-{
-    int count = ranks->count, status = 0;
-    struct task task[GYRE_PROCESS_RANKS_MAX] = {{.status = 0}};
-    for (int i = 0; i < count; i++)
-        task[i].comm = ranks->rank[i];
-    bool one_by_one = run_all(task, count, end_one_rank) != 0;
-    for (int i = 0; i < count; i++) {
-        if (one_by_one)
-            end_one_rank(&task[i]);
-        if (!status && task[i].trouble.status)
-            *trouble = task[i].trouble;
-        status = status ? status : task[i].status;
-    }
-    free_list(ranks);
-    return status;
 }
 
 static void free_ranks(struct gyre_process_ranks *ranks)
@@ -337,14 +285,11 @@ static int open_ranks(struct muster *muster)
     int status = count_ranks(muster);
     if (status)
         return status;
-    muster->ranks = create_ranks(muster->count);
-    if (muster->ranks)
+    if (!create_ranks(muster))
         make_ranks(muster);
-    else
-        gyre_trouble_set(muster->trouble, -ENOMEM, "gyre_init_in_process: no memory");
     status = agree_in_muster(muster);
     if (!status)
-        status = meet_all(muster);
+        status = work_on_all(muster->ranks, meet_rank, muster->trouble);
     if (muster->job.root_fd >= 0)
         close(muster->job.root_fd);
     return status;
@@ -396,5 +341,9 @@ int gyre_process_ranks_leave(struct gyre_comm *world, struct gyre_trouble *troub
     pthread_mutex_lock(&ranks->lock);
     bool last = ++ranks->left == ranks->count;
     pthread_mutex_unlock(&ranks->lock);
-    return last ? end_all_ranks(ranks, trouble) : status;
+    if (last) {
+        status = work_on_all(ranks, end_rank, trouble);
+        free_list(ranks);
+    }
+    return status;
 }

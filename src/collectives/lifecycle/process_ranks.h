@@ -11,6 +11,7 @@ struct gyre_process_ranks {
     int count, left; /* ranks; finalized ranks, which stay until all are */
     /* Communicators with a group that is open, or that waits for other ranks' groups. */
     struct gyre_comm *groups;
+    struct gyre_team *team;   /* joins and ends them */
     struct gyre_comm *rank[]; /* their worlds */
 };
 
