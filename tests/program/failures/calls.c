@@ -103,6 +103,15 @@ static struct calls_scene scenes[] = {
     {.name = "shrink", .transport = "tcp", .ranks = 3, .lost = 1},
     {.name = "regroup", .transport = "shm", .ranks = 3, .lost = 1},
     {.name = "regroup", .transport = "tcp", .ranks = 3, .lost = 1},
+    {.name = "grow", .transport = "shm", .ranks = 3, .new_ones = 1},
+    {.name = "grow", .transport = "tcp", .ranks = 3, .new_ones = 1},
+    {.name = "folder", .transport = "shm", .ranks = 2},
+    {.name = "folder", .transport = "tcp", .ranks = 2},
+    {.name = "store", .transport = "shm", .ranks = 2},
+    {.name = "in_process", .transport = "shm", .ranks = 2},
+    {.name = "in_process", .transport = "tcp", .ranks = 2},
+    {.name = "first_use", .transport = "shm", .ranks = 3, .setting = {"GYRE_LINKS_AT_ONCE", "1"}},
+    {.name = "first_use", .transport = "tcp", .ranks = 3, .setting = {"GYRE_LINKS_AT_ONCE", "1"}},
     {.name = "checkpoint", .transport = "shm", .ranks = 2},
     {.name = "data", .transport = "shm", .ranks = 1},
     {.name = "run",
@@ -116,6 +125,10 @@ static struct calls_scene scenes[] = {
      .transport = "shm",
      .words = {"run", "-n", "2", "--elastic", "1", "sh", "-c",
                "[ $RANK = 1 ] && exit 3; echo here"}},
+    {.name = "hosts",
+     .transport = "shm",
+     .far = true,
+     .words = {"run", "--hosts", "a:1,b:1", "sh", "-c", "[ $RANK = 1 ] || echo here"}},
     {.name = "train",
      .transport = "shm",
      .words = {"train", "--preset", "wine", "--ranks", "2", "--epochs", "1", "--quiet", "--save",
@@ -188,24 +201,24 @@ static bool may_last(enum failing_call call, int error)
 /* The tool reads pipes, which have no EIO; the first messages of a socket find its buffer empty. */
 static bool may_be(const struct calls_scene *scene, enum failing_call call, int error)
 {
-    bool joins = !strcmp(scene->name, "init") || !strcmp(scene->name, "apart") ||
-                 !strcmp(scene->name, "train") || scene->lost;
+    static const char joining[] = " init apart grow folder store in_process first_use train ";
+    const bool joins = strstr(joining, scene->name) || scene->lost;
     if (joins && call == FAILING_sendmsg && error == EAGAIN)
         return false;
     return scene->ranks || call != FAILING_read || error != EIO;
 }
 
-/* The ranks whose calls fail: not those that are lost. */
+/* The ranks, or tools, whose calls fail: not those that are lost. */
 static int victims(const struct calls_scene *scene)
 {
-    return scene->ranks ? scene->ranks - scene->lost : 1;
+    return scene->ranks ? scene->ranks - scene->lost : scene->far ? 2 : 1;
 }
 
 static void sweep(const struct calls_scene *scene, enum failing_call call, int error, int sticky)
 {
     for (int victim = 0; victim < victims(scene); victim++)
         for (int n = 1;; n = further(n)) {
-            struct calls_case fault = {call, n, error, sticky, victim};
+            struct calls_case fault = {call, n, error, sticky, victim, NULL};
             if (try(scene, &fault) == CALLS_NEVER_CALLED)
                 break;
         }
@@ -247,9 +260,16 @@ static const struct {
     const char *scene, *transport;
     struct calls_case fault;
 } found[] = {
-    {"shrink", "shm", {FAILING_memory, 4, ENOMEM, 0, 0}},    /* descriptor 0 was closed */
-    {"shrink", "shm", {FAILING_epoll_ctl, 3, ENOSPC, 0, 0}}, /* one was left open: the door, */
-    {"shrink", "shm", {FAILING_epoll_ctl, 5, ENOSPC, 0, 0}}, /* and who came through it */
+    {"shrink", "shm", {FAILING_memory, 4, ENOMEM, 0, 0, NULL}},    /* descriptor 0 was closed */
+    {"shrink", "shm", {FAILING_epoll_ctl, 3, ENOSPC, 0, 0, NULL}}, /* one left open: the door, */
+    {"shrink", "shm", {FAILING_epoll_ctl, 5, ENOSPC, 0, 0, NULL}}, /* and who came through it */
+    {"hosts", "shm", {FAILING_write, 1, EINTR, 0, 0, NULL}},  /* the key was not written again */
+    {"folder", "shm", {FAILING_write, 1, EINTR, 0, 0, NULL}}, /* nor the address of rank 0 */
+    {"grow", "tcp", {FAILING_memory, 1, ENOMEM, 0, 1, NULL}}, /* told without its cause */
+    /* The other process looked for rank 0 in vain. */
+    {"in_process", "shm", {FAILING_thread, 2, EAGAIN, 0, 0, "no thread for each rank"}},
+    /* What one thread had started on both ranks stood still. */
+    {"in_process", "shm", {FAILING_thread, 4, EAGAIN, 1, 0, "no thread for each rank"}},
 };
 
 static void try_found(void)
@@ -278,7 +298,7 @@ static void sample(void)
         if (!most)
             continue;
         try(&scenes[s], &(struct calls_case){kinds[k].call, 1 + (int)(i * 13 % (unsigned)most),
-                                             kinds[k].error[0], 0, 0});
+                                             kinds[k].error[0], 0, 0, NULL});
         tried++;
     }
     print_head();
@@ -290,8 +310,8 @@ static void sample(void)
 
 static int one(char **words)
 {
-    struct calls_case fault = {FAILING_KINDS, atoi(words[3]), atoi(words[4]), atoi(words[5]),
-                               atoi(words[6])};
+    struct calls_case fault = {FAILING_KINDS,  atoi(words[3]), atoi(words[4]),
+                               atoi(words[5]), atoi(words[6]), NULL};
     for (int k = 0; k < FAILING_KINDS; k++)
         if (!strcmp(calls_word((enum failing_call)k), words[2]))
             fault.call = (enum failing_call)k;

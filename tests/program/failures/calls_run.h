@@ -13,15 +13,19 @@
 
 struct calls_scene {
     const char *name, *transport;
-    int ranks;                              /* of calls_work(); 0: the tool with these words */
-    int lost;                               /* the last of them, whom the others go on without */
-    const char *words[CALLS_WORDS];         /* ended by NULL */
+    int ranks;                      /* of calls_work(); 0: the tool with these words */
+    int lost;                       /* the last of them, whom the others go on without */
+    int new_ones;                   /* the last of them, who come to the job of the others */
+    const char *setting[2];         /* a variable of every process and its value */
+    const char *words[CALLS_WORDS]; /* ended by NULL */
+    bool far; /* the tool starts others of its kind, of which the one on host b is victim 1 */
     char right[CALLS_RANKS][CALLS_RESULTS]; /* standard output if nothing fails; calls_count() */
 };
 
 struct calls_case {
     enum failing_call call;
     int n, error, sticky, victim;
+    const char *everywhere; /* words that every process tells; NULL: any sentence */
 };
 
 enum calls_verdict { CALLS_NEVER_CALLED, CALLS_ALL_RIGHT, CALLS_ALL_TOLD, CALLS_BAD };

@@ -4,6 +4,7 @@
 
 #include "data/dataset.h"
 #include "program/failures/calls_scene.h"
+#include "program/failures/calls_ways.h"
 
 #include <gyre/checkpoint.h>
 #include <gyre/ddp.h>
@@ -375,9 +376,20 @@ static const struct {
     const char *name;
     int (*play)(const char *folder);
 } scenes[] = {
-    {"init", play_init},     {"calls", play_calls},           {"memory", play_memory},
-    {"ddp", play_ddp},       {"checkpoint", play_checkpoint}, {"data", play_data},
-    {"shrink", play_shrink}, {"regroup", play_regroup},       {"apart", play_apart},
+    {"init", play_init},
+    {"calls", play_calls},
+    {"memory", play_memory},
+    {"ddp", play_ddp},
+    {"checkpoint", play_checkpoint},
+    {"data", play_data},
+    {"shrink", play_shrink},
+    {"regroup", play_regroup},
+    {"apart", play_apart},
+    {"first_use", calls_play_first_use},
+    {"folder", calls_play_folder},
+    {"store", calls_play_store},
+    {"in_process", calls_play_in_process},
+    {"grow", calls_play_grow},
 };
 
 static int open_descriptors(void)
@@ -390,10 +402,21 @@ static int open_descriptors(void)
     return count;
 }
 
+/* Whether a communicator that has failed says so again, at once. */
+static bool is_steady(void)
+{
+    const int failure = scene.comm ? gyre_failure(scene.comm, NULL, 0, NULL) : 0;
+    const int again = failure ? gyre_barrier(scene.comm) : 0;
+    if (again != failure)
+        dprintf(2, "first %s, then %s\n", gyre_status_name(failure), gyre_status_name(again));
+    return again == failure;
+}
+
 static int play(int (*run)(const char *folder), const char *folder)
 {
     int before = open_descriptors();
     int status = run(folder);
+    const bool steady = is_steady();
     struct gyre_comm *ended = scene.comm;
     scene.comm = NULL;
     if (ended && scene_failed(gyre_finalize(ended), "gyre_finalize"))
@@ -404,6 +427,8 @@ static int play(int (*run)(const char *folder), const char *folder)
         dprintf(2, "%d descriptors before, %d after\n", before - 3, after - 3);
         return CALLS_DESCRIPTORS;
     }
+    if (!steady)
+        return CALLS_UNSTEADY;
     printf("%016llx\n", (unsigned long long)scene.digest);
     return !status ? CALLS_RIGHT : scene.silent ? CALLS_SILENT : CALLS_TOLD;
 }

@@ -8,6 +8,7 @@ enum calls_end {
     CALLS_SILENT = 2,      /* a call failed without one */
     CALLS_DESCRIPTORS = 3, /* some were left open */
     CALLS_UNKNOWN = 4,     /* no such scene */
+    CALLS_UNSTEADY = 5,    /* a failed communicator returned another status */
 };
 
 /* Plays the scene in this process, a rank if the environment says so. Its calls fail between the
