@@ -282,6 +282,8 @@ int gyre_domain_prepare(const struct gyre_domain_options *options, struct gyre_d
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a domain");
     domain->eventfd = domain->cuda_device = domain->own_company.listener = -1;
     int status = gyre_domain_memory_init(domain);
+    if (status)
+        gyre_trouble_set(trouble, status, "no memory for the list of a domain's memories");
     if (!status)
         status = find_settings(domain, options, trouble);
     if (!status)

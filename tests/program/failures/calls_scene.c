@@ -31,11 +31,13 @@ void scene_take(const void *at, size_t bytes)
         scene.digest = (scene.digest ^ ((const unsigned char *)at)[i]) * 1099511628211u;
 }
 
-/* Whether a text names only the call and its status: "gyre_grow: Cannot allocate memory". */
+/* Whether a text names only its status, or that and the call: "gyre_grow: Cannot allocate
+ * memory". */
 static bool says_nothing(const char *text, const char *status)
 {
     const char *end = strstr(text, ": ");
-    return !*text || (end && !strncmp(text, "gyre_", 5) && !strcmp(end + 2, status));
+    return !*text || !strcmp(text, status) ||
+           (end && !strncmp(text, "gyre_", 5) && !strcmp(end + 2, status));
 }
 
 bool scene_failed(int status, const char *step)
