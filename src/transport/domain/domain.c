@@ -102,7 +102,7 @@ static int join(struct gyre_domain *domain, const char *above, struct gyre_troub
     if (status)
         return status;
     gyre_domain_device_tell(domain);
-    return gyre_domain_know_members(domain);
+    return gyre_domain_know_members(domain, trouble);
 }
 
 static int start_watch(struct gyre_domain *domain, struct gyre_trouble *trouble)
@@ -138,6 +138,13 @@ static uint32_t ranks_here(const struct gyre_domain *domain)
     return here;
 }
 
+static int make_links(struct gyre_domain *domain, struct gyre_trouble *trouble)
+{
+    const uint32_t n = domain->joined->n;
+    const int status = gyre_links_create(n, &domain->links);
+    return status ? gyre_trouble_set(trouble, status, "no memory for links to %u ranks", n) : 0;
+}
+
 static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     int status;
@@ -148,12 +155,11 @@ static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
         domain->lookup.copy_queue =
             gyre_copy_queue_create(domain->lookup.device, domain->cuda_device);
         if (!domain->lookup.copy_queue)
-            return -ENOMEM;
+            return gyre_trouble_set(trouble, -ENOMEM, "no memory for copies of a device's memory");
     }
     if ((status = gyre_domain_open_node(domain, trouble)) ||
         (status = gyre_domain_bell_init(domain, trouble)) ||
-        (status = start_watch(domain, trouble)) ||
-        (status = gyre_links_create(domain->joined->n, &domain->links)))
+        (status = start_watch(domain, trouble)) || (status = make_links(domain, trouble)))
         return status;
     if (domain->joined->local_size > 1 && (status = gyre_domain_bell_meet(domain, trouble)))
         return status;

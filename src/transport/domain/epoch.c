@@ -25,7 +25,7 @@
 
 /* -- members ----------------------------------------------------------------------------------- */
 
-int gyre_domain_know_members(struct gyre_domain *domain)
+int gyre_domain_know_members(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     const struct gyre_joined *joined = domain->joined;
     uint32_t rank = 0;
@@ -36,7 +36,7 @@ int gyre_domain_know_members(struct gyre_domain *domain)
         domain->members = gyre_members_create(joined, &domain->job);
     domain->seat = calloc(joined->n, sizeof *domain->seat);
     if (!domain->members || !domain->seat)
-        return -ENOMEM;
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for a list of %u ranks", joined->n);
     if (joined->n == 1 && !domain->members->options) {
         domain->members->options = domain->options;
         domain->options = NULL;

@@ -240,7 +240,7 @@ int gyre_domain_adopt(struct gyre_domain *domain, const struct gyre_region *regi
 /* -- epoch.c ----------------------------------------------------------------------------------- */
 
 /* know: learns the members of a job that has joined, or that a view is completed. -ENOMEM. */
-int gyre_domain_know_members(struct gyre_domain *domain);
+int gyre_domain_know_members(struct gyre_domain *domain, struct gyre_trouble *trouble);
 void gyre_domain_forget_members(struct gyre_domain *domain);
 
 /* -- newcomers.c ------------------------------------------------------------------------------- */
