@@ -3,7 +3,7 @@
  *     finding ports problem      check and state
  *     found …  advice …  detail …
  *
- * Tested by tests/program/cli/doctor_hosts.sh. */
+ * Tested by tests/unit/cli/doctor/hosts/agent_test.c and tests/program/cli/doctor_hosts.sh. */
 #include "cli/doctor/hosts/agent.h"
 
 #include "base/bytes.h"
