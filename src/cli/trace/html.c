@@ -14,7 +14,6 @@
 #include <timeline_text.h> /* made by the build */
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define LABELS_MOST 256u /* texts of calls that are told apart; further calls have the last */
@@ -30,42 +29,30 @@ struct timeline_page {
 
 /* -- which bars -------------------------------------------------------------------------------- */
 
-static int compare_times(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-static uint64_t count_bars(const struct gyre_timeline *timeline)
+/* How many bars end at that time or later. */
+static uint64_t count_bars(const struct gyre_timeline *timeline, int64_t from)
 {
     uint64_t count = 0;
     for (uint32_t r = 0; r < timeline->count; r++)
-        count += timeline->of[r].bars;
+        for (uint32_t i = 0; i < timeline->of[r].bars; i++)
+            count += timeline->of[r].bar[i].end >= from;
     return count;
 }
 
-/* Finds the time from which at most GYRE_HTML_BARS_MOST bars end. Without memory for that: the
- * last hundredth. */
+/* Finds the first time from which at most GYRE_HTML_BARS_MOST bars end. */
 static void choose_from(struct timeline_page *page)
 {
     const struct gyre_timeline *timeline = page->timeline;
-    uint64_t count = count_bars(timeline), at = 0;
-    page->from = timeline->begin;
-    if (count <= GYRE_HTML_BARS_MOST)
-        return;
-    int64_t *end = calloc(count, sizeof *end);
-    page->from = timeline->end - (timeline->end - timeline->begin) / 100;
-    for (uint32_t r = 0; end && r < timeline->count; r++)
-        for (uint32_t i = 0; i < timeline->of[r].bars; i++)
-            end[at++] = timeline->of[r].bar[i].end;
-    if (end) {
-        qsort(end, count, sizeof *end, compare_times);
-        page->from = end[count - GYRE_HTML_BARS_MOST];
+    int64_t low = timeline->begin, high = timeline->end + 1;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (count_bars(timeline, middle) <= GYRE_HTML_BARS_MOST)
+            high = middle;
+        else
+            low = middle + 1;
     }
-    free(end);
-    for (uint32_t r = 0; r < timeline->count; r++)
-        for (uint32_t i = 0; i < timeline->of[r].bars; i++)
-            page->left_out += timeline->of[r].bar[i].end < page->from;
+    page->from = low;
+    page->left_out = count_bars(timeline, INT64_MIN) - count_bars(timeline, low);
 }
 
 /* -- bars -------------------------------------------------------------------------------------- */
