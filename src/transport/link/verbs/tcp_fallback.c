@@ -192,8 +192,10 @@ static void advance_fallback(struct gyre_verbs_pipe *pipe, uint64_t put)
     uint32_t head = put < fallback->head_left ? (uint32_t)put : fallback->head_left;
     pipe->wire->moved += put;
     fallback->head_left -= head;
-    fallback->body_left -= put - head;
-    fallback->body += put - head;
+    if (put > head) { /* a hello has no body */
+        fallback->body_left -= put - head;
+        fallback->body += put - head;
+    }
     if (!is_flushed(pipe) || !fallback->ends)
         return;
     gyre_stream_end_write(pipe->end.stream[0], fallback->ends);
