@@ -3,9 +3,9 @@
  * orders with arguments; its first part makes what is under way when the queue pair breaks, without
  * a device.
  *
- * What is checked beside memory safety: a pipe that fails says why; what is repeated was written and
- * is not consumed; every post ends at most once, and its buffer, which goes back to malloc() then,
- * is not touched any more; and what this end sends is a hello and whole frames behind it. */
+ * What is checked beside memory safety: a pipe that fails says why; what is repeated was written
+ * and is not consumed; every post ends at most once, and its buffer, which goes back to malloc()
+ * then, is not touched any more; and what this end sends is a hello and whole frames behind it. */
 #include "fuzz/fuzz.h"
 #include "stand_in/fake_verbs.h"
 
