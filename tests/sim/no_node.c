@@ -339,6 +339,12 @@ void gyre_helper_prepare(struct gyre_progress_engine *progress)
     (void)progress;
 }
 
+int gyre_helper_start(struct gyre_progress_engine *progress)
+{
+    (void)progress;
+    return 0;
+}
+
 int gyre_helper_poke(struct gyre_progress_engine *progress)
 {
     (void)progress;
