@@ -3,7 +3,8 @@
  *
  *     begin, length, wait, kind, peer or label, size, number, slice, round, message
  *
- * Tested by tests/program/cli/trace.c, and in a browser by tests/program/cli/page.py. */
+ * Tested by tests/unit/cli/trace/html_test.c, tests/program/cli/trace.c, and in a browser by
+ * tests/program/cli/page.py. */
 #include "cli/trace/html.h"
 
 #include "cli/show/page/page.h"
