@@ -13,6 +13,19 @@
 
 /* -- checks ------------------------------------------------------------------------------------ */
 
+/* A failure that the watch knows of, and that no call has come upon yet. In shared memory a call
+ * that finds all that it needs could go on past it. */
+static int meet_failure(struct gyre_comm *comm)
+{
+    const int status = gyre_progress_failure(comm->progress);
+    if (status) {
+        gyre_domain_enter(comm->domain);
+        gyre_progress_fail(comm->progress, status);
+        gyre_domain_leave(comm->domain);
+    }
+    return status;
+}
+
 int gyre_comm_check(struct gyre_comm *comm, const char *call)
 {
     if (!comm)
@@ -22,7 +35,8 @@ int gyre_comm_check(struct gyre_comm *comm, const char *call)
                     call);
         return GYRE_FORKED;
     }
-    return atomic_load_explicit(&comm->progress->failed, memory_order_relaxed);
+    const int failed = atomic_load_explicit(&comm->progress->failed, memory_order_relaxed);
+    return failed ? failed : meet_failure(comm);
 }
 
 static int check_call_words(struct gyre_comm *comm, struct gyre_call *call)
