@@ -233,12 +233,41 @@ static void blocks_that_differ_are_told(void **state)
     }
 }
 
+/* Rank 0 calls first, and leaves in shared memory all that rank 1 waits for. */
+static int call_after_an_abort(struct gyre_comm *comm, struct rig *rig)
+{
+    const int rank = gyre_rank(comm);
+    int status = gyre_barrier(comm);
+    if (rank == 0)
+        rig->shared->ready = 1;
+    rig_until(&rig->shared->ready, 1);
+    if (rank == 1)
+        gyre_abort(comm, "for the test");
+    while (!status && !gyre_failure(comm, NULL, 0, NULL))
+        usleep(100);
+    if (rank == 1)
+        rig_until(&rig->shared->flag, 1);
+    const int after = gyre_barrier(comm);
+    if (rank == 0)
+        rig->shared->flag = 1;
+    return (gyre_finalize(comm) != GYRE_ABORTED) + (status || after != GYRE_ABORTED);
+}
+
+static void no_call_goes_past_a_failure(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(2, call_after_an_abort), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lost_rank_is_named),          cmocka_unit_test(stopped_rank_is_named),
-        cmocka_unit_test(late_writes_are_not_seen),    cmocka_unit_test(disagreeing_ranks_are_told),
+        cmocka_unit_test(lost_rank_is_named),
+        cmocka_unit_test(stopped_rank_is_named),
+        cmocka_unit_test(late_writes_are_not_seen),
+        cmocka_unit_test(disagreeing_ranks_are_told),
         cmocka_unit_test(blocks_that_differ_are_told),
+        cmocka_unit_test(no_call_goes_past_a_failure),
     };
     return run_beside(tests, sizeof tests / sizeof *tests, NULL);
 }
