@@ -199,35 +199,16 @@ static int agree_in_muster(struct muster *muster)
 
 /* -- joining ----------------------------------------------------------------------------------- */
 
-/* What the team does for each rank. */
-struct task {
-    struct gyre_comm *comm;
-    struct gyre_trouble trouble;
-    int status;
-};
-
-static void meet_rank(void *context, int i)
+/* Joins all ranks at once, or ends them. The first failure is that of all. */
+static int work_on_all(struct gyre_process_ranks *ranks, bool meet, struct gyre_trouble *trouble)
 {
-    struct task *task = (struct task *)context + i;
-    task->status = gyre_world_meet(task->comm, "gyre_init_in_process", &task->trouble);
-    if (!task->status)
-        gyre_progress_open_device(task->comm->progress);
-}
-
-static void end_rank(void *context, int i)
-{
-    struct task *task = (struct task *)context + i;
-    task->status = gyre_world_end(task->comm, &task->trouble);
-}
-
-/* Works on all ranks at once. The first failure is that of all. */
-static int work_on_all(struct gyre_process_ranks *ranks, void (*work)(void *context, int i),
-                       struct gyre_trouble *trouble)
-{
-    struct task task[GYRE_PROCESS_RANKS_MAX] = {{.status = 0}};
+    struct gyre_team_task task[GYRE_PROCESS_RANKS_MAX] = {{.status = 0}};
     for (int i = 0; i < ranks->count; i++)
         task[i].comm = ranks->rank[i];
-    gyre_team_run(ranks->team, work, task);
+    if (meet)
+        gyre_team_meet(ranks->team, task);
+    else
+        gyre_team_part(ranks->team, task);
     for (int i = 0; i < ranks->count; i++)
         if (task[i].status) {
             *trouble = task[i].trouble;
@@ -289,7 +270,7 @@ static int open_ranks(struct muster *muster)
         make_ranks(muster);
     status = agree_in_muster(muster);
     if (!status)
-        status = work_on_all(muster->ranks, meet_rank, muster->trouble);
+        status = work_on_all(muster->ranks, true, muster->trouble);
     if (muster->job.root_fd >= 0)
         close(muster->job.root_fd);
     return status;
@@ -342,7 +323,7 @@ int gyre_process_ranks_leave(struct gyre_comm *world, struct gyre_trouble *troub
     bool last = ++ranks->left == ranks->count;
     pthread_mutex_unlock(&ranks->lock);
     if (last) {
-        status = work_on_all(ranks, end_rank, trouble);
+        status = work_on_all(ranks, false, trouble);
         free_list(ranks);
     }
     return status;

@@ -1,9 +1,12 @@
 /* A round of work is a number: a thread that sees a new one does its part of it.
  *
- * Tested by tests/unit/collectives/lifecycle/team_test.c. */
+ * Tested by tests/program/collectives/local.c, and where threads lack by
+ * tests/program/failures/calls.c. */
 #include "collectives/lifecycle/team.h"
 
 #include "base/machine/thread.h"
+#include "collectives/comm/progress.h"
+#include "collectives/lifecycle/world.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -18,8 +21,8 @@ struct team_thread {
 struct gyre_team {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    void (*work)(void *context, int i);
-    void *context;
+    struct gyre_team_task *task;
+    bool meets; /* in this round; otherwise the ranks end */
     unsigned round;
     int made, busy; /* threads; of them, those that have not done this round */
     bool ending;
@@ -34,6 +37,18 @@ static bool await_round(struct gyre_team *team, unsigned last)
     return !team->ending;
 }
 
+static void work(const struct gyre_team *team, int number)
+{
+    struct gyre_team_task *task = &team->task[number];
+    if (!team->meets) {
+        task->status = gyre_world_end(task->comm, &task->trouble);
+        return;
+    }
+    task->status = gyre_world_meet(task->comm, "gyre_init_in_process", &task->trouble);
+    if (!task->status)
+        gyre_progress_open_device(task->comm->progress);
+}
+
 static void *team_main(void *argument)
 {
     const struct team_thread *self = argument;
@@ -41,7 +56,7 @@ static void *team_main(void *argument)
     pthread_mutex_lock(&team->lock);
     for (unsigned last = 0; await_round(team, last); last++) {
         pthread_mutex_unlock(&team->lock);
-        team->work(team->context, self->number);
+        work(team, self->number);
         pthread_mutex_lock(&team->lock);
         team->busy--;
         pthread_cond_broadcast(&team->changed);
@@ -73,20 +88,30 @@ int gyre_team_make(struct gyre_team **made, int count)
     return status;
 }
 
-void gyre_team_run(struct gyre_team *team, void (*work)(void *context, int i), void *context)
+static void run_round(struct gyre_team *team, struct gyre_team_task *task, bool meets)
 {
     pthread_mutex_lock(&team->lock);
-    team->work = work;
-    team->context = context;
+    team->task = task;
+    team->meets = meets;
     team->busy = team->made;
     team->round++;
     pthread_cond_broadcast(&team->changed);
     pthread_mutex_unlock(&team->lock);
-    work(context, team->made);
+    work(team, team->made);
     pthread_mutex_lock(&team->lock);
     while (team->busy)
         pthread_cond_wait(&team->changed, &team->lock);
     pthread_mutex_unlock(&team->lock);
+}
+
+void gyre_team_meet(struct gyre_team *team, struct gyre_team_task *task)
+{
+    run_round(team, task, true);
+}
+
+void gyre_team_part(struct gyre_team *team, struct gyre_team_task *task)
+{
+    run_round(team, task, false);
 }
 
 void gyre_team_end(struct gyre_team *team)
