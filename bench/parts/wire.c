@@ -329,9 +329,9 @@ static uint64_t tell(const struct direction *way)
             (double)way->latest_ns / 1e3, way->taken - way->passed - way->refused);
     if (without_place + way->without_room)
         fprintf(stderr,
-                "wire: lost: %" PRIu64 " frames found no place among %d at %s, %" PRIu64
-                " no room in %zu MiB\n",
-                without_place, QUEUE_FRAMES, way->from->words, way->without_room, RING_BYTES >> 20);
+                "wire: lost: %" PRIu64 " frames dropped at %s, whose queue has %d places, %" PRIu64
+                " for want of room in %zu MiB\n",
+                without_place, way->from->words, QUEUE_FRAMES, way->without_room, RING_BYTES >> 20);
     if (way->refused)
         fprintf(stderr, "wire: lost: %" PRIu64 " frames that %s refused; the first: %s\n",
                 way->refused, way->to->words, strerror(way->why));

@@ -303,7 +303,7 @@ static void a_frame_without_place_is_told(void **state)
     }
     assert_int_equal(take_up(&wire), 1);
     assert_true(came < SENT_MOST);
-    snprintf(lost, sizeof lost, "lost: %u frames found no place among ", SENT_MOST + 1 - came);
+    snprintf(lost, sizeof lost, "lost: %u frames dropped at ", SENT_MOST + 1 - came);
     expect_told(lost);
 }
 
