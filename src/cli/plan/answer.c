@@ -31,12 +31,10 @@ static int sum_up(const struct gyre_question *q, const struct gyre_choice *choic
     struct gyre_slice slice = chosen_slice(q, choice);
     struct gyre_walk walk = {0};
     struct gyre_cost cost;
-    uint64_t blocks = gyre_verb_has_blocks(slice.verb) ? slice.n : 1;
     int status =
         gyre_cost_slice(choice->algorithm, &slice, link_kinds, GYRE_COST_NEVER - 1, &walk, &cost);
     gyre_walk_deinit(&walk);
-    *ps = gyre_cost_total(&cost, q->whole.count, slice.count, slice.count * slice.element * blocks,
-                          choice->lanes, link_kinds->tuning);
+    *ps = gyre_cost_total(&cost, q->whole.count, slice.count, choice->lanes);
     return status;
 }
 

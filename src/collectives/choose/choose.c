@@ -118,9 +118,7 @@ static void price(struct chooser *chooser, struct gyre_choice *c, uint64_t limit
     if (status)
         return;
     for (uint32_t lanes = q->lanes ? q->lanes : 1; lanes <= (q->lanes ? q->lanes : 4); lanes *= 2) {
-        uint64_t total = gyre_cost_total(&cost, q->whole.count, slice.count,
-                                         slice.count * slice.element * blocks_of(q), lanes,
-                                         q->link_kinds.tuning);
+        uint64_t total = gyre_cost_total(&cost, q->whole.count, slice.count, lanes);
         if (total < c->cost_ps || (lanes == LANES && total == c->cost_ps)) {
             c->lanes = lanes;
             c->cost_ps = total;

@@ -9,9 +9,9 @@
  *                core, or the path shared by the lanes that run beside each other
  *
  * All numbers are whole picoseconds, so all machines compute the same. Ranks of one node share its
- * way to the network: the bytes that they send together pass through it. The network's time is kept
- * apart, because a slice that outgrows the cache slows only what a core moves. A way that was idle
- * lets a burst pass at once, and a way in loses time where several ranks send to it.
+ * way to the network: the bytes that they send together pass through it. A way that was idle lets a
+ * burst pass at once, and a way in loses time where several ranks send to it. Buffers that outgrow
+ * the cache slow what a core moves, and not the network.
  *
  * On mapped memory no message is sent: the receiver reads and writes the bytes in place, or fetches
  * short ones out of entry lines (mapped_price.h).
@@ -19,6 +19,7 @@
  * Tested by tests/unit/collectives/choose/choose_test.c. */
 #include "collectives/choose/cost.h"
 
+#include "collectives/choose/buffers.h"
 #include "collectives/choose/mapped_price.h"
 
 #include <errno.h>
@@ -47,6 +48,7 @@ struct sample {
     const struct gyre_link_kinds *link_kinds;
     struct gyre_slice slice;
     struct gyre_mapped_price mapped; /* on mapped memory */
+    uint64_t spill_percent;          /* elsewhere, of what a core moves */
     struct actor actor[SAMPLE_MAX];
     uint32_t actors;
 };
@@ -242,7 +244,7 @@ static uint64_t kib_price(const struct sample *sample, const struct actor *actor
     if (kind == GYRE_LINK_MAPPED)
         return sample->mapped.kib_ps;
     if (kind != GYRE_LINK_NETWORK)
-        return tuning->link[kind].kib_ps;
+        return scaled(tuning->link[kind].kib_ps, sample->spill_percent, 100);
     return plus(is_slow(sample, actor) ? link_kinds->slow_kib_ps : tuning->link[kind].kib_ps,
                 actor->traffic[kind].receives > 1 ? tuning->incast_kib_ps : 0);
 }
@@ -307,7 +309,8 @@ static uint64_t price_folds(const struct sample *sample, const struct actor *act
 {
     const struct gyre_tuning *tuning = sample->link_kinds->tuning;
     bool mapped = sample->link_kinds->near == GYRE_LINK_MAPPED;
-    return scaled(actor->folded, mapped ? sample->mapped.kib_ps : tuning->fold_kib_ps, 1024);
+    uint64_t kib_ps = scaled(tuning->fold_kib_ps, sample->spill_percent, 100);
+    return scaled(actor->folded, mapped ? sample->mapped.kib_ps : kib_ps, 1024);
 }
 
 /* The time that this round takes the rank. */
@@ -324,6 +327,24 @@ static struct gyre_cost_time price_round(const struct sample *sample, struct act
     actor->busy = both(actor->busy, links);
     struct gyre_cost_time latency = price_latency(sample, actor);
     return without(both(both(latency, links), fold), passes_at_once(sample, actor, latency));
+}
+
+/* -- the cache --------------------------------------------------------------------------------- */
+
+/* Ranks of other nodes may be on this machine, too: those over loopback are. */
+static uint32_t ranks_of_a_machine(const struct gyre_slice *slice,
+                                   const struct gyre_link_kinds *link_kinds)
+{
+    bool many = slice->layout && link_kinds->far == GYRE_LINK_NETWORK;
+    return many ? slice->layout->start[1] : slice->n;
+}
+
+uint64_t gyre_cost_spill(const struct gyre_slice *slice, const struct gyre_link_kinds *link_kinds)
+{
+    const struct gyre_tuning *tuning = link_kinds->tuning;
+    const uint64_t window = tuning->window_kib * 1024;
+    uint64_t all = gyre_buffers_of(slice, ranks_of_a_machine(slice, link_kinds)).all;
+    return 100 + (all > window ? scaled(tuning->spill_percent, all - window, all) : 0);
 }
 
 /* -- the walk ---------------------------------------------------------------------------------- */
@@ -390,6 +411,8 @@ int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_sl
     choose_ranks(&sample);
     if (link_kinds->near == GYRE_LINK_MAPPED)
         sample.mapped = gyre_mapped_price(&sample.slice, link_kinds->tuning);
+    else
+        sample.spill_percent = gyre_cost_spill(&sample.slice, link_kinds);
     int status = fit(walk, algorithm, &sample, &rounds, &idle);
     for (uint64_t r = 0; !status && r < rounds && cost->path.all <= limit; r++) {
         struct gyre_cost_time time;
@@ -411,30 +434,13 @@ int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_sl
 
 /* -- the operation ----------------------------------------------------------------------------- */
 
-uint64_t gyre_cost_spill(uint64_t bytes, const struct gyre_tuning *tuning)
-{
-    uint64_t percent = 100;
-    for (uint64_t window = tuning->window_kib * 1024; window < bytes && percent < 1000; window *= 2)
-        percent += tuning->spill_percent;
-    return percent;
-}
-
-/* The time at this percentage, which the network does not feel. */
-static uint64_t slowed(struct gyre_cost_time cost_time, uint64_t percent)
-{
-    return plus(cost_time.network, scaled(cost_time.all - cost_time.network, percent, 100));
-}
-
 uint64_t gyre_cost_total(const struct gyre_cost *slice, uint64_t count, uint64_t slice_count,
-                         uint64_t slice_bytes, uint32_t lanes, const struct gyre_tuning *tuning)
+                         uint32_t lanes)
 {
     if (slice->path.all == GYRE_COST_NEVER)
         return GYRE_COST_NEVER;
     if (count <= slice_count)
         return slice->path.all;
-    uint64_t percent = gyre_cost_spill(scaled(slice_bytes, lanes, 1), tuning);
-    uint64_t path = slowed(slice->path, percent), links = slowed(slice->busy, percent);
-    uint64_t each =
-        larger_cost(path / lanes, larger_cost(links, scaled(slice->work, percent, 100)));
-    return plus(path, scaled(each, count - slice_count, slice_count));
+    uint64_t each = larger_cost(slice->path.all / lanes, larger_cost(slice->busy.all, slice->work));
+    return plus(slice->path.all, scaled(each, count - slice_count, slice_count));
 }

@@ -51,12 +51,13 @@ int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_sl
 void gyre_walk_deinit(struct gyre_walk *walk);
 
 /* The time in picoseconds of an operation of `count` elements, cut into slices of `slice_count`,
- * which take `slice_bytes` of the cache each, `lanes` at a time. */
+ * `lanes` at a time. */
 uint64_t gyre_cost_total(const struct gyre_cost *slice, uint64_t count, uint64_t slice_count,
-                         uint64_t slice_bytes, uint32_t lanes, const struct gyre_tuning *tuning);
+                         uint32_t lanes);
 
-/* The price of a byte that a core moves, in percent: above 100 where so many bytes of slices do not
- * stay in the cache. */
-uint64_t gyre_cost_spill(uint64_t bytes, const struct gyre_tuning *tuning);
+/* The price of a byte that a core moves for messages and folds, in percent: above 100 where the
+ * buffers of a machine's ranks do not stay in the cache from call to call. The slice may be a part
+ * of the operation: its stride says how long the whole is. */
+uint64_t gyre_cost_spill(const struct gyre_slice *slice, const struct gyre_link_kinds *link_kinds);
 
 #endif

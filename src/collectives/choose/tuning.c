@@ -39,8 +39,8 @@ const struct gyre_tuning gyre_tuning_built_in = {
     .shared_cache_kib = 16384,
     .fold_kib_ps = 40000,
     .crowd = 16,
-    .window_kib = 2048,
-    .spill_percent = 12,
+    .window_kib = 16384,
+    .spill_percent = 34,
 };
 
 /* -- keys -------------------------------------------------------------------------------------- */

@@ -48,10 +48,11 @@ struct gyre_tuning {
     uint64_t line_kib_ps;
     uint64_t shared_kib_ps, own_cache_kib;    /* not in the caches that cores have of their own */
     uint64_t memory_kib_ps, shared_cache_kib; /* in no cache */
-    uint64_t fold_kib_ps;   /* of each KiB that a fold or a copy reads or writes */
-    uint64_t crowd;         /* messages in a round above this number cost twice */
-    uint64_t window_kib;    /* slices under way together up to this size stay in the cache */
-    uint64_t spill_percent; /* added to the price of bytes by each doubling beyond the window */
+    uint64_t fold_kib_ps; /* of each KiB that a fold or a copy reads or writes */
+    uint64_t crowd;       /* messages in a round above this number cost twice */
+    /* Of what a core moves for messages and folds: where the buffers of a machine's ranks together
+     * are longer than the window, what is beyond costs so much more. */
+    uint64_t window_kib, spill_percent;
 };
 
 extern const struct gyre_tuning gyre_tuning_built_in;

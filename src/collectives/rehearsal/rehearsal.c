@@ -13,17 +13,6 @@
 
 /* -- one rehearsal ----------------------------------------------------------------------------- */
 
-/* Slices that outgrow the cache slow what a core moves, as in collectives/choose/cost.c. */
-static uint64_t spill_percent(const struct gyre_rehearsal *asked)
-{
-    const struct gyre_tuning *tuning = asked->link_kinds->tuning;
-    const struct gyre_slice *whole = &asked->whole;
-    uint64_t blocks = gyre_verb_has_blocks(whole->verb) ? whole->n : 1, percent = 100;
-    if (whole->count <= asked->slice_count)
-        return percent;
-    return gyre_cost_spill(asked->slice_count * whole->element * blocks * asked->lanes, tuning);
-}
-
 static int make_nodes(struct gyre_drill *drill)
 {
     const struct gyre_layout *layout = drill->asked->whole.layout;
@@ -45,7 +34,7 @@ static int drill_open(struct gyre_drill *drill)
     drill->items.size = sizeof(struct gyre_drill_item);
     drill->chunks.size = sizeof(struct gyre_drill_chunk);
     drill->pair_pool.size = sizeof(struct gyre_drill_pair);
-    drill->spill_percent = spill_percent(drill->asked);
+    drill->spill_percent = gyre_cost_spill(&drill->asked->whole, drill->asked->link_kinds);
     drill->unasked[0] = drill->asked->unasked != 0 ? drill->asked->unasked : GYRE_COST_UNASKED;
     drill->unasked[1] = drill->asked->link_kinds->near >= GYRE_LINK_SHM ? GYRE_COST_UNASKED_NEAR
                                                                         : drill->unasked[0];

@@ -54,7 +54,7 @@ expect 0 '"rehearsed":true' --nodes 8 --json
 
 # Nothing that was not rehearsed stands before what was, unless it is shorter by more than the
 # formula's error.
-expect 0 'rehearsed":false' --nodes 16 --ranks 4 --link 100G:5us --size 64M --json
+expect 0 'rehearsed":false' --nodes 32 --ranks 4 --link 100G:5us --size 64M --json
 sed -n 's/.*"us":\([0-9.]*\),.*"rehearsed":\([a-z]*\).*/\1 \2/p' said | awk '
     $2 == "false" { formula = $1 }
     $2 == "true" { over += formula > 0 && formula > 0.69 * $1; rehearsed++ }

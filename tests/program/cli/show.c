@@ -192,7 +192,7 @@ static void choices_are_shown(void **state)
     expect_shown((const char *const[]){"show", "choices", "-o", "all_gather_v", "-n64", "-t", "tcp",
                                        "-b128K", "-e128K", NULL},
                  "# all_gather_v, 64 ranks on 64 nodes, loopback\n",
-                 "    128K  bruck                  64K      1       4185.84 ");
+                 "    128K  bruck                  64K      2       4758.72 ");
     setenv("GYRE_ALGO", "all_gather_v:ring:1M-", 1);
     expect_shown((const char *const[]){"show", "choices", "-o", "all_gather_v", "-t", "tcp",
                                        "-b256K", "-e1M", NULL},

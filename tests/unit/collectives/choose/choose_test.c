@@ -233,54 +233,92 @@ static void a_crowd_is_dear(void **state)
     gyre_walk_deinit(&walk);
 }
 
-/* Slices follow each other at the pace of what is scarcest, and what spills costs more. */
+/* Slices follow each other at the pace of what is scarcest. */
 static void slices_follow_each_other(void **state)
 {
-    struct gyre_tuning tuning = {.window_kib = 1024, .spill_percent = 10};
     struct gyre_cost cost = {.path = {1000, 0}, .busy = {300, 0}, .work = 400};
-    enum { SLICE = 100, MIB = 1 << 20 };
-    assert_int_equal(gyre_cost_total(&cost, 70, SLICE, 1024, 4, &tuning), 1000);
-    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, 1024, 1, &tuning), 5000);
-    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, 1024, 2, &tuning), 3000);
-    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, 1024, 4, &tuning), 1000 + 4 * 400);
+    enum { SLICE = 100 };
+    assert_int_equal(gyre_cost_total(&cost, 70, SLICE, 4), 1000);
+    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, 1), 5000);
+    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, 2), 3000);
+    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, 4), 1000 + 4 * 400);
     cost.busy.all = 600;
-    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, 1024, 4, &tuning), 1000 + 4 * 600);
-    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, MIB, 1, &tuning), 5000);
-    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, MIB, 2, &tuning), 3400 * 110 / 100);
-    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, MIB, 4, &tuning), 3400 * 120 / 100);
-    assert_true(gyre_cost_total(&cost, UINT64_MAX, 1, MIB, 4, &tuning) > UINT64_MAX / 2);
+    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, 4), 1000 + 4 * 600);
+    assert_true(gyre_cost_total(&cost, UINT64_MAX, 1, 4) > UINT64_MAX / 2);
     cost.path.all = GYRE_COST_NEVER;
-    assert_true(gyre_cost_total(&cost, 5, 1, 1, 1, &tuning) == GYRE_COST_NEVER);
+    assert_true(gyre_cost_total(&cost, 5, 1, 1) == GYRE_COST_NEVER);
 }
 
-static uint64_t price(const struct gyre_question *question, uint64_t slice_bytes)
+/* The price of a ring, as a whole or the part of it that the slice is. */
+static uint64_t price(const struct gyre_question *question, uint64_t parts)
 {
+    struct gyre_slice slice = question->whole;
     struct gyre_walk walk = {0};
     struct gyre_cost cost;
-    uint64_t count = question->whole.count;
-    gyre_cost_slice(gyre_algorithm_find("ring"), &question->whole, &question->link_kinds,
-                    GYRE_COST_NEVER, &walk, &cost);
+    slice.count /= parts;
+    gyre_cost_slice(gyre_algorithm_find("ring"), &slice, &question->link_kinds, GYRE_COST_NEVER,
+                    &walk, &cost);
     gyre_walk_deinit(&walk);
-    return gyre_cost_total(&cost, 16 * count, count, slice_bytes, 2, question->link_kinds.tuning);
+    return cost.path.all;
 }
 
-/* A cache that is too small slows sums and the copies of sockets on one machine. What only travels
- * between machines takes as long whatever becomes of its slices here. */
+/* Of four ranks' buffers, INPUT and OUTPUT, what is beyond the window costs more, in whatever
+ * slices, on loopback and in folds. Of a broadcast these are five: the root alone has an INPUT. */
+static void what_outgrows_the_cache_spills(void **state)
+{
+    enum { MIB = 1 << 20 };
+    const struct gyre_tuning tuning = {.crowd = 16,
+                                       .link[GYRE_LINK_LOOPBACK].kib_ps = 102400,
+                                       .fold_kib_ps = 102400,
+                                       .window_kib = 8 << 10,
+                                       .spill_percent = 40};
+    struct gyre_question question = ask(GYRE_VERB_ALL_REDUCE, 4, MIB, GYRE_LINK_LOOPBACK);
+    struct gyre_slice cast = ask(GYRE_VERB_BROADCAST, 4, MIB, GYRE_LINK_LOOPBACK).whole;
+    question.link_kinds.tuning = &tuning;
+    const uint64_t in_cache = price(&question, 1); /* 8 MiB of buffers: no more fits */
+    assert_int_equal(gyre_cost_spill(&question.whole, &question.link_kinds), 100);
+    assert_int_equal(gyre_cost_spill(&cast, &question.link_kinds), 100);
+    question.whole.count = question.whole.stride *= 2;
+    assert_int_equal(gyre_cost_spill(&question.whole, &question.link_kinds), 120);
+    assert_int_equal(price(&question, 1), 2 * in_cache * 120 / 100);
+    assert_int_equal(price(&question, 2), in_cache * 120 / 100);
+    cast.count = cast.stride *= 2;
+    assert_int_equal(gyre_cost_spill(&cast, &question.link_kinds), 108);
+    question.whole.count = question.whole.stride = UINT64_MAX / 16;
+    assert_int_equal(gyre_cost_spill(&question.whole, &question.link_kinds), 139);
+}
+
+/* What only travels between machines takes as long whatever its buffers outgrow here. */
 static void the_network_knows_no_cache(void **state)
 {
-    struct gyre_question far = ask(GYRE_VERB_ALL_REDUCE, 8, 1 << 20, GYRE_LINK_NETWORK);
-    struct gyre_question near = ask(GYRE_VERB_ALL_REDUCE, 8, 1 << 20, GYRE_LINK_LOOPBACK);
-    struct gyre_question folds = far;
+    struct gyre_question far = ask(GYRE_VERB_ALL_REDUCE, 8, 4 << 20, GYRE_LINK_NETWORK);
     struct gyre_tuning tuning = gyre_tuning_built_in;
-    const uint64_t window = tuning.window_kib * 1024;
+    far.link_kinds.tuning = &tuning;
     tuning.fold_kib_ps = 0;
-    far.link_kinds.tuning = near.link_kinds.tuning = &tuning;
-    for (uint64_t bytes = 1024; bytes <= 64 * window; bytes *= 4)
-        assert_int_equal(price(&far, bytes), price(&far, 1024));
-    for (uint64_t bytes = window; bytes <= 64 * window; bytes *= 4) {
-        assert_true(price(&near, bytes) > price(&near, bytes / 4));
-        assert_true(price(&folds, bytes) > price(&folds, bytes / 4));
-    }
+    const uint64_t travels = price(&far, 1);
+    tuning.window_kib = 1;
+    assert_int_equal(price(&far, 1), travels);
+    tuning.fold_kib_ps = gyre_tuning_built_in.fold_kib_ps;
+    const uint64_t folded = price(&far, 1);
+    tuning.window_kib = 1 << 20;
+    assert_true(price(&far, 1) < folded);
+}
+
+/* Two ranks of 8 share a machine between machines, and all 8 do over loopback. */
+static void only_ranks_of_one_machine_share_its_cache(void **state)
+{
+    static const uint32_t nodes[] = {0, 0, 1, 1, 2, 2, 3, 3};
+    struct gyre_trouble trouble = {0};
+    struct gyre_tuning tuning = {.window_kib = 16 << 10, .spill_percent = 40};
+    struct gyre_question question = ask(GYRE_VERB_ALL_REDUCE, 8, 4 << 20, GYRE_LINK_NETWORK);
+    struct gyre_layout *layout;
+    assert_int_equal(gyre_layout_create(nodes, 8, &layout, &trouble), 0);
+    question.whole.layout = layout;
+    question.link_kinds.tuning = &tuning;
+    assert_int_equal(gyre_cost_spill(&question.whole, &question.link_kinds), 100);
+    question.link_kinds.far = GYRE_LINK_LOOPBACK;
+    assert_int_equal(gyre_cost_spill(&question.whole, &question.link_kinds), 130);
+    gyre_layout_destroy(layout);
 }
 
 /* Below collectives nobody knows of prices, so no file of theirs can hold one to the other. */
@@ -651,7 +689,9 @@ int main(void)
         cmocka_unit_test(a_node_has_one_door),
         cmocka_unit_test(a_crowd_is_dear),
         cmocka_unit_test(slices_follow_each_other),
+        cmocka_unit_test(what_outgrows_the_cache_spills),
         cmocka_unit_test(the_network_knows_no_cache),
+        cmocka_unit_test(only_ranks_of_one_machine_share_its_cache),
         cmocka_unit_test(what_goes_unasked_is_as_the_drivers_have_it),
         cmocka_unit_test(nobody_hides_between_the_sample),
         cmocka_unit_test(rounds_of_nobody_are_free),
