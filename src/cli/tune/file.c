@@ -95,6 +95,10 @@ int gyre_tune_write(const char *path, const struct gyre_measured *measured,
     gyre_tuning_take(&merged, &measured->tuning, measured->kinds);
     if (measured->kinds & ~(1u << GYRE_LINK_MAPPED | 1u << GYRE_LINK_NETWORK))
         merged.fold_kib_ps = measured->tuning.fold_kib_ps;
+    if (measured->kinds & 1u << GYRE_LINK_LOOPBACK) {
+        merged.window_kib = measured->tuning.window_kib;
+        merged.spill_percent = measured->tuning.spill_percent;
+    }
     gyre_tuning_format(text + length, sizeof text - length, &merged, kinds | measured->kinds);
     if (old)
         fclose(old);

@@ -10,17 +10,21 @@
 
 enum { GYRE_TUNE_TRIALS_MAX = 32 };
 
-/* Where a trial is timed. */
+/* Where a trial is timed, as bits. */
 enum gyre_tune_place {
-    GYRE_TUNE_EVERYWHERE,
-    GYRE_TUNE_FAR,   /* between machines */
-    GYRE_TUNE_MAPPED /* where all ranks share memory */
+    GYRE_TUNE_RINGS = 1,    /* on one node, of more ranks than share memory */
+    GYRE_TUNE_MAPPED = 2,   /* where all ranks share memory */
+    GYRE_TUNE_LOOPBACK = 4, /* over sockets inside one machine */
+    GYRE_TUNE_FAR = 8,      /* between machines */
+    GYRE_TUNE_SOCKETS = GYRE_TUNE_LOOPBACK | GYRE_TUNE_FAR,
+    GYRE_TUNE_LONG = GYRE_TUNE_MAPPED | GYRE_TUNE_LOOPBACK, /* where caches may be outgrown */
+    GYRE_TUNE_EVERYWHERE = GYRE_TUNE_RINGS | GYRE_TUNE_MAPPED | GYRE_TUNE_SOCKETS
 };
 
 struct gyre_tune_trial { /* one operation whose algorithm GYRE_ALGO names, as no other is so long */
     const char *algorithm;
     uint64_t bytes;
-    enum gyre_tune_place place;
+    unsigned places;
 };
 
 struct gyre_measured {

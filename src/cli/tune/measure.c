@@ -120,11 +120,13 @@ static int call_once(const struct gyre_tune_scene *scene, uint64_t bytes)
     return gyre_all_reduce(scene->comm, scene->input, scene->output, bytes / 4, GYRE_F32, GYRE_SUM);
 }
 
-/* How many calls before a block are not timed. On mapped memory they bring buffers back into the
- * caches, which other trials have emptied. */
+/* How many calls before a block are not timed. Inside a machine they bring buffers back into the
+ * caches, which other trials have emptied; over sockets one call does. */
 static int warm_calls(const struct gyre_tune_scene *scene, int calls)
 {
-    return scene->mapped ? calls : 0;
+    if (scene->mapped)
+        return calls;
+    return scene->far == GYRE_LINK_LOOPBACK;
 }
 
 static int time_block(struct gyre_tune_scene *scene, uint64_t bytes, int calls, double *ns)

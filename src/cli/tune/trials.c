@@ -1,9 +1,9 @@
 /* The trials of gyre tune: each of three algorithms at some sizes. The largest of these is timed
- * between machines only, where queues and bursts hide a wire's speed from shorter ones. Sizes of
- * one algorithm stand together, because the rules of GYRE_ALGO hold 255 bytes.
+ * over sockets only: between machines queues and bursts hide a wire's speed from shorter ones.
+ * Sizes of one algorithm stand together, because the rules of GYRE_ALGO hold 255 bytes.
  *
- * On mapped memory direct has sizes of its own: some that travel in entry lines, some that caches
- * hold, and at least one that outgrows them. Tested by tests/program/cli/tune.c. */
+ * Inside a machine direct has sizes that caches hold and sizes that outgrow them; on mapped memory
+ * also some that travel in entry lines. Tested by tests/program/cli/tune.c. */
 #include "cli/tune/inside.h"
 
 #include "base/machine/cpu.h"
@@ -31,13 +31,13 @@ const struct gyre_tune_trial gyre_tune_trial[] = {
     {"direct", 448 << 10, GYRE_TUNE_MAPPED},
     {"direct", 768 << 10, GYRE_TUNE_MAPPED},
     {"direct", 1536 << 10, GYRE_TUNE_MAPPED},
-    {"doubling", 2 << 20, GYRE_TUNE_FAR},
-    {"ring", (2 << 20) + 64, GYRE_TUNE_FAR},
-    {"direct", (2 << 20) + 128, GYRE_TUNE_FAR},
+    {"doubling", 2 << 20, GYRE_TUNE_SOCKETS},
+    {"ring", (2 << 20) + 64, GYRE_TUNE_SOCKETS},
+    {"direct", (2 << 20) + 128, GYRE_TUNE_SOCKETS},
     {"direct", 3 << 20, GYRE_TUNE_MAPPED},
     {"direct", 6 << 20, GYRE_TUNE_MAPPED},
-    {"direct", 10 << 20, GYRE_TUNE_MAPPED},
-    {"direct", 32 << 20, GYRE_TUNE_MAPPED},
+    {"direct", 10 << 20, GYRE_TUNE_LONG},
+    {"direct", 32 << 20, GYRE_TUNE_LONG},
     {"direct", 96 << 20, GYRE_TUNE_MAPPED},
     {NULL, 0, GYRE_TUNE_EVERYWHERE},
 };
@@ -45,12 +45,21 @@ const struct gyre_tune_trial gyre_tune_trial[] = {
 _Static_assert(sizeof gyre_tune_trial / sizeof *gyre_tune_trial <= GYRE_TUNE_TRIALS_MAX + 1,
                "a scene holds every trial");
 
+static unsigned scene_place(const struct gyre_tune_scene *scene)
+{
+    if (scene->mapped)
+        return GYRE_TUNE_MAPPED;
+    if (!scene->layout)
+        return GYRE_TUNE_RINGS;
+    return scene->far == GYRE_LINK_NETWORK ? GYRE_TUNE_FAR : GYRE_TUNE_LOOPBACK;
+}
+
+/* What is timed everywhere needs little memory. */
 static bool is_timed(const struct gyre_tune_scene *scene, const struct gyre_tune_trial *trial)
 {
-    if (trial->place == GYRE_TUNE_FAR)
-        return scene->far == GYRE_LINK_NETWORK;
-    return trial->place == GYRE_TUNE_EVERYWHERE ||
-           (scene->mapped && 2 * scene->n * trial->bytes <= CACHES_MOST * gyre_cpu_cache_bytes());
+    bool fits = 2 * scene->n * trial->bytes <= CACHES_MOST * gyre_cpu_cache_bytes();
+    return trial->places & scene_place(scene) &&
+           (trial->places == GYRE_TUNE_EVERYWHERE || fits || scene->far == GYRE_LINK_NETWORK);
 }
 
 void gyre_tune_list(struct gyre_tune_scene *scene)

@@ -16,8 +16,9 @@
  * likely proportion.
  *
  * What a burst lets pass at once is no sum of prices. The model says how much it is with the prices
- * of one solution, and the next is found without it. Some lengths of a burst are tried so, and some
- * sizes of the caches that mapped memory has.
+ * of one solution, and the next is found without it. Some lengths of a burst are tried so, some
+ * sizes of the caches that mapped memory has, and over loopback some of the cache and some prices
+ * of what is beyond.
  *
  * Between machines the price of folds is not fitted but taken as it is: every byte that an
  * algorithm sends is folded, too, so trials do not tell the two apart. What went to the wrong one
@@ -36,12 +37,14 @@
 #define ERROR_MIN  0.01 /* smaller errors count alike */
 #define BURST_GAIN 0.8  /* a burst leaves less than this of the errors without one */
 
-#define CACHE_KIB_LEAST (UINT64_C(256))
-#define CACHE_KIB_MOST  (UINT64_C(1) << 20)
+#define CACHE_KIB_LEAST  (UINT64_C(256))
+#define CACHE_KIB_MOST   (UINT64_C(1) << 20)
+#define WINDOW_KIB_LEAST (UINT64_C(1) << 10)
+#define WINDOW_GAIN      0.9 /* a window leaves less than this of the errors without one */
 
 struct fit {
     uint32_t trials, prices;
-    uint32_t beyond;             /* the first of the prices beyond caches; the next is the other */
+    uint32_t beyond, end;        /* the prices that depend on the sizes of caches */
     uint64_t *price[PRICES_MAX]; /* in the tuning */
     double unit[PRICES_MAX];     /* the value of the price while the model computes its row */
     double likely[PRICES_MAX], value[PRICES_MAX];
@@ -89,6 +92,8 @@ static uint32_t list_prices(struct fit *fit, const struct gyre_trial *trial,
         add_price(fit, &price->message_ns, price->message_ns, 1);
         add_price(fit, &price->grant_ns, price->grant_ns, 1);
         add_price(fit, &tuning->incast_kib_ps, likely_incast(trial, kind, tuning), 1024);
+        if (kind == GYRE_LINK_LOOPBACK)
+            fit->beyond = fit->prices;
         add_price(fit, &price->kib_ps, price->kib_ps, 1024);
     }
     if (kinds & 1u << GYRE_LINK_MAPPED) {
@@ -96,9 +101,12 @@ static uint32_t list_prices(struct fit *fit, const struct gyre_trial *trial,
         fit->beyond = fit->prices;
         add_price(fit, &tuning->shared_kib_ps, tuning->shared_kib_ps, 1024);
         add_price(fit, &tuning->memory_kib_ps, tuning->memory_kib_ps, 1024);
+        fit->end = fit->prices;
     }
     if (kinds & ~(1u << GYRE_LINK_MAPPED) && !(kinds & 1u << GYRE_LINK_NETWORK))
         add_price(fit, &tuning->fold_kib_ps, tuning->fold_kib_ps, 1024);
+    if (kinds & 1u << GYRE_LINK_LOOPBACK)
+        fit->end = fit->prices;
     return kinds;
 }
 
@@ -158,8 +166,8 @@ static int fill_rows_beyond(struct fit *fit, const struct gyre_trial *trial,
     int status = 0;
     forget_prices(fit);
     for (uint32_t t = 0; !status && t < fit->trials; t++)
-        if (trial[t].near == GYRE_LINK_MAPPED)
-            status = fill_row(fit, &trial[t], tuning, &walk, t, fit->beyond, fit->beyond + 2);
+        if (trial[t].near == GYRE_LINK_MAPPED || trial[t].far == GYRE_LINK_LOOPBACK)
+            status = fill_row(fit, &trial[t], tuning, &walk, t, fit->beyond, fit->end);
     gyre_walk_deinit(&walk);
     return status;
 }
@@ -343,6 +351,11 @@ static uint64_t next_size(uint64_t kib)
     return kib & (kib - 1) ? kib / 3 * 4 : kib / 2 * 3;
 }
 
+/* A cache, as loopback and folds feel it. */
+struct window {
+    uint64_t kib, spill_percent;
+};
+
 static int try_caches(struct fit *fit, const struct gyre_trial *trial, struct gyre_tuning *tuning,
                       uint32_t kinds, struct caches caches)
 {
@@ -372,14 +385,45 @@ static int find_caches(struct fit *fit, const struct gyre_trial *trial, struct g
     return status ? status : try_caches(fit, trial, tuning, kinds, best);
 }
 
+static int try_window(struct fit *fit, const struct gyre_trial *trial, struct gyre_tuning *tuning,
+                      uint32_t kinds, struct window window)
+{
+    tuning->window_kib = window.kib;
+    tuning->spill_percent = window.spill_percent;
+    int status = fill_rows_beyond(fit, trial, tuning);
+    return status ? status : find_form(fit, trial, tuning, kinds);
+}
+
+/* Tries cache sizes as they are, and what bytes beyond cost more. */
+static int find_spill(struct fit *fit, const struct gyre_trial *trial, struct gyre_tuning *tuning,
+                      uint32_t kinds)
+{
+    static const uint64_t percents[] = {10, 20, 30, 40, 60, 80, 120, 160, 240};
+    struct window best = {tuning->window_kib, 0}, w;
+    int status = try_window(fit, trial, tuning, kinds, best);
+    double least = WINDOW_GAIN * sum_of_errors(fit);
+    for (w.kib = WINDOW_KIB_LEAST; w.kib < CACHE_KIB_MOST; w.kib = next_size(w.kib))
+        for (size_t i = 0; !status && i < sizeof percents / sizeof *percents; i++) {
+            w.spill_percent = percents[i];
+            status = try_window(fit, trial, tuning, kinds, w);
+            if (!status && sum_of_errors(fit) < least) {
+                least = sum_of_errors(fit);
+                best = w;
+            }
+        }
+    return status ? status : try_window(fit, trial, tuning, kinds, best);
+}
+
 static int fit_prices(struct fit *fit, const struct gyre_trial *trial, struct gyre_tuning *tuning,
                       uint32_t kinds)
 {
     int status = fill_rows(fit, trial, tuning);
     if (status)
         return status;
-    return kinds & 1u << GYRE_LINK_MAPPED ? find_caches(fit, trial, tuning, kinds)
-                                          : find_form(fit, trial, tuning, kinds);
+    if (kinds & 1u << GYRE_LINK_MAPPED)
+        return find_caches(fit, trial, tuning, kinds);
+    return kinds & 1u << GYRE_LINK_LOOPBACK ? find_spill(fit, trial, tuning, kinds)
+                                            : find_form(fit, trial, tuning, kinds);
 }
 
 static int error_percent(const struct fit *fit)

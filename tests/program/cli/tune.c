@@ -59,7 +59,7 @@ static void all_kinds_of_a_machine_are_priced(void **state)
     uint32_t kinds;
     (void)state;
     put("# network: 64 ranks of another time\n# a note\n"
-        "gyre-tuning 1\nnetwork.kib_ps 123456\nshm.kib_ps 7\nvalues 2\n");
+        "gyre-tuning 1\nnetwork.kib_ps 123456\nshm.kib_ps 7\nspill_percent 999\nvalues 3\n");
     rig_run(&rig, NULL, (const char *const[]){"tune", "-n", "3", "--out", file, NULL});
     assert_int_equal(rig.code, 0);
     assert_true(rig_has(rig.out_text, ": loopback measured"));
@@ -73,6 +73,7 @@ static void all_kinds_of_a_machine_are_priced(void **state)
     assert_int_not_equal(tuning.link[GYRE_LINK_LOOPBACK].kib_ps,
                          gyre_tuning_built_in.link[GYRE_LINK_LOOPBACK].kib_ps);
     assert_int_not_equal(tuning.line_kib_ps, gyre_tuning_built_in.line_kib_ps);
+    assert_int_not_equal(tuning.spill_percent, 999);
     get(text, sizeof text);
     assert_true(rig_has(text, "\n# loopback: 3 ranks on 3 nodes, "));
     assert_true(rig_has(text, "\n# shm: 3 ranks on 1 node, "));

@@ -321,6 +321,27 @@ static void caches_are_found_again(void **state)
     assert_int_equal(found.shared_cache_kib, truth.shared_cache_kib);
 }
 
+/* Loopback: a cache, and what is beyond. Without long trials there is no telling, and no spill. */
+static void a_spill_is_found_again(void **state)
+{
+    static const uint64_t sizes[] = {24, 4096, 32768, 262144, 2 << 20, 3 << 20, 10 << 20, 32 << 20};
+    for (uint32_t n = 2; n <= 4; n += 2) {
+        struct gyre_tuning truth = gyre_tuning_built_in, found = gyre_tuning_built_in;
+        struct gyre_trial trial[8];
+        uint32_t priced, trials = 0;
+        truth.link[GYRE_LINK_LOOPBACK] = (struct gyre_price){2000, 6000, 11000, 160000};
+        truth.window_kib = 12 << 10;
+        truth.spill_percent = 60;
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            take_one(&trial[trials++], n, GYRE_LINK_LOOPBACK, sizes[i], &truth);
+        assert_in_range(gyre_fit(trial, trials, &found, &priced), 0, 1);
+        assert_int_equal(found.window_kib, truth.window_kib);
+        assert_int_equal(found.spill_percent, truth.spill_percent);
+        gyre_fit(trial, 4, &found, &priced);
+        assert_int_equal(found.spill_percent, 0);
+    }
+}
+
 /* Two ranks cannot tell latency from message; their sum is found, and nothing goes below 0. */
 static void what_cannot_be_told_apart_is_shared(void **state)
 {
@@ -353,6 +374,7 @@ int main(void)
         cmocka_unit_test(an_incast_is_found_again),
         cmocka_unit_test(a_burst_is_found_again),
         cmocka_unit_test(caches_are_found_again),
+        cmocka_unit_test(a_spill_is_found_again),
         cmocka_unit_test(what_cannot_be_told_apart_is_shared),
         cmocka_unit_test(files_that_cannot_be_read_are_told),
     };
