@@ -96,14 +96,18 @@ collectives/lifecycle    base base/machine knobs collectives/comm collectives/me
                          collectives/schedule transport/net
 collectives/comm         base base/machine collectives/plan/shape.h collectives/plan/request.h
                          collectives/messages
-                         collectives/mapped collectives/engine collectives/staging
+                         collectives/mapped collectives/mapped/device collectives/engine
+                         collectives/staging
                          collectives/kernels transport/link/links.h transport/stream/signature.h
 collectives/messages     base base/machine collectives/engine collectives/staging transport/domain
                          transport/link/links.h transport/recorder transport/stream device
-collectives/mapped       base base/machine collectives/staging collectives/plan collectives/kernels
-                         collectives/choose/limits.h transport/domain
-collectives/engine       base collectives/mapped collectives/staging collectives/plan
-                         transport/domain transport/link/links.h
+collectives/mapped       base base/machine collectives/mapped/device collectives/staging
+                         collectives/plan collectives/kernels collectives/choose/limits.h
+                         transport/domain
+collectives/mapped/device base collectives/mapped collectives/staging collectives/plan
+                         collectives/kernels transport/domain
+collectives/engine       base collectives/mapped collectives/mapped/device collectives/staging
+                         collectives/plan transport/domain transport/link/links.h
 collectives/staging      base collectives/plan collectives/kernels device transport/recorder
 collectives/plan         base base/machine collectives/kernels collectives/choose
                          collectives/schedule transport/stream/signature.h device

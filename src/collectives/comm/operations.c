@@ -11,9 +11,9 @@
 #include "collectives/comm/progress.h"
 #include "collectives/comm/results.h"
 #include "collectives/mapped/exchange.h"
-#include "collectives/mapped/push_device.h"
-#include "collectives/mapped/window.h"
-#include "collectives/mapped/words.h"
+#include "collectives/mapped/device/push.h"
+#include "collectives/mapped/device/window.h"
+#include "collectives/mapped/device/words.h"
 #include "collectives/staging/pinned.h"
 
 #include <string.h>

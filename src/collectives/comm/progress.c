@@ -13,7 +13,7 @@
 #include "collectives/comm/progress.h"
 
 #include "base/clock.h"
-#include "collectives/mapped/words.h"
+#include "collectives/mapped/device/words.h"
 #include "collectives/messages/point_to_point.h"
 #include "collectives/messages/token.h"
 #include "collectives/staging/pinned.h"

@@ -21,9 +21,9 @@
 #include "collectives/engine/steps.h"
 #include "collectives/engine/turns.h"
 #include "collectives/mapped/mapped.h"
-#include "collectives/mapped/push_stream.h"
-#include "collectives/mapped/window.h"
-#include "collectives/mapped/words.h"
+#include "collectives/mapped/device/push_stream.h"
+#include "collectives/mapped/device/window.h"
+#include "collectives/mapped/device/words.h"
 
 #include <errno.h>
 #include <stdlib.h>

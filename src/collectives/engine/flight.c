@@ -7,9 +7,9 @@
  * tests/sim/engine.c and tests/sim/mesh.c. */
 #include "collectives/engine/flight.h"
 
-#include "collectives/mapped/push_stream.h"
-#include "collectives/mapped/window.h"
-#include "collectives/mapped/words.h"
+#include "collectives/mapped/device/push_stream.h"
+#include "collectives/mapped/device/window.h"
+#include "collectives/mapped/device/words.h"
 
 #include <errno.h>
 #include <string.h>

@@ -6,15 +6,15 @@
  *                    ends first            resolved   begins when 9 has ended, 11 behind it
  *                    of all                next
  *
- * One whose stream runs the turn (mapped/push_stream.h) is *ahead*: it begins as soon as all before
- * it have begun, so that it is resolved before its stream comes. So is one of a graph, whose turn
- * only tells where the buffers are. The host runs the others one at a time.
+ * One whose stream runs the turn (mapped/device/push_stream.h) is *ahead*: it begins as soon as all
+ * before it have begun, so that it is resolved before its stream comes. So is one of a graph, whose
+ * turn only tells where the buffers are. The host runs the others one at a time.
  *
  * Tested by tests/sim/mesh.c, with streams by tests/program/cuda/alone.c. */
 #include "collectives/engine/turns.h"
 
 #include "collectives/mapped/mapped.h"
-#include "collectives/mapped/push_stream.h"
+#include "collectives/mapped/device/push_stream.h"
 
 static bool takes_turn(const struct gyre_operation *op)
 {

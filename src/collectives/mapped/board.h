@@ -15,7 +15,7 @@
  * OUTPUT they cannot map. Where a plan allows, the inbox also shows the parts of INPUT that peers
  * read, and the blocks that peers write take their place; then nothing goes through the stage. At
  * the front of an inbox peers, or their streams, say how far they are in turns that devices run
- * (words.h). */
+ * (device/words.h). */
 #ifndef GYRE_COLLECTIVES_MAPPED_BOARD_H
 #define GYRE_COLLECTIVES_MAPPED_BOARD_H
 

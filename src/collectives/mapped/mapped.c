@@ -7,18 +7,18 @@
  * An operation whose stream runs the turn has its line written ahead, and is looked after once in
  * the middle: its turn is the one under way while the lines of peers are read.
  *
- *     mapped.c        the entry: begins, runs and ends turns
- *     exchange.c      EXCHANGE
- *     push.c          PUSH by the processor
- *     push_device.c   PUSH by a device
- *     push_stream.c   PUSH in the order of a stream, which may run the turn alone
- *     device_moves.c  the moves of a PUSH as a device's folds
- *     words.c         words in inboxes: how far ranks are in turns of devices
- *     places.c        the lines of a PUSH: where each rank's buffers are
- *     slices.c        the bytes of a slice, and how far all ranks are
- *     turn.c          when a line may be written, and arithmetic
- *     window.c        device memory that peers map, in place of what they cannot
- *     mesh.c          boards and inboxes of all ranks, as board.h lays them out
+ *     mapped.c              the entry: begins, runs and ends turns
+ *     exchange.c            EXCHANGE
+ *     push.c                PUSH by the processor
+ *     places.c              the lines of a PUSH: where each rank's buffers are
+ *     slices.c              the bytes of a slice, and how far all ranks are
+ *     turn.c                when a line may be written, and arithmetic
+ *     mesh.c                boards and inboxes of all ranks, as board.h lays them out
+ *     device/push.c         PUSH by a device
+ *     device/push_stream.c  PUSH in the order of a stream, which may run the turn alone
+ *     device/moves.c        the moves of a PUSH as a device's folds
+ *     device/words.c        words in inboxes: how far ranks are in turns of devices
+ *     device/window.c       device memory that peers map, in place of what they cannot
  *
  * Tested by tests/sim/mesh.c. */
 #include "collectives/mapped/mapped.h"
@@ -26,12 +26,12 @@
 #include "collectives/mapped/exchange.h"
 #include "collectives/mapped/places.h"
 #include "collectives/mapped/push.h"
-#include "collectives/mapped/push_device.h"
-#include "collectives/mapped/push_stream.h"
+#include "collectives/mapped/device/push.h"
+#include "collectives/mapped/device/push_stream.h"
 #include "collectives/mapped/slices.h"
 #include "collectives/mapped/turn.h"
-#include "collectives/mapped/window.h"
-#include "collectives/mapped/words.h"
+#include "collectives/mapped/device/window.h"
+#include "collectives/mapped/device/words.h"
 
 /* Whether the INPUT is where the turn reads it. A PUSH asks for each slice when it needs the
  * slice. */

@@ -41,18 +41,18 @@ struct gyre_mesh {
     struct gyre_turn current;
     struct gyre_fault *fault;         /* where this mesh records one; whoever runs turns reads it */
     struct gyre_mirror_pool *mirrors; /* host mirrors of operations that have to leave a device */
-    struct gyre_push_window *windows; /* all that were made (window.h) */
+    struct gyre_push_window *windows; /* all that were made (device/window.h) */
     bool no_windows;                  /* some peer could not map one */
     uint32_t board_id, inbox_id;
 
-    /* Streams that write and await words of inboxes (words.h). */
+    /* Streams that write and await words of inboxes (device/words.h). */
     bool words_locked, words_refused;
     uint32_t ahead; /* operations in flight whose lines are written ahead */
     uint32_t inbox_of[GYRE_PEERS_MAPPED_MAX];       /* region ids */
     struct gyre_region view[GYRE_PEERS_MAPPED_MAX]; /* peers' inboxes, where this mesh keeps them */
     struct gyre_stream_wait posted[GYRE_BOARD_SLOTS]; /* the last such stream of a turn % 16 */
 
-    struct gyre_captured *captured; /* operations in graphs (push_stream.h); NULL: none */
+    struct gyre_captured *captured; /* operations in graphs (device/push_stream.h); NULL: none */
     uint32_t captured_count;
     bool captured_stopped;
 };

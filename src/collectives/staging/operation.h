@@ -33,7 +33,7 @@ struct gyre_operation {
     uint64_t turn;                       /* on mapped memory; 0: not known yet */
     bool begun;                          /* the turn's line is written */
     uint32_t output_region;              /* as the line says; 0: no peer maps OUTPUT */
-    bool alone;                          /* its stream runs the turn (mapped/push_stream.h) */
+    bool alone;                          /* its stream runs the turn (device/push_stream.h) */
     uint32_t captured;                   /* into a graph, as which of those; 0: not */
     bool resolved;                       /* ahead, and the table is filled */
     uint64_t steps;                      /* alone: those that were seen of its stream */

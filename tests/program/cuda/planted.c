@@ -3,7 +3,7 @@
  * give must be seen to be wrong, else the tests that call it right prove nothing:
  *
  *     staging/host_mirror.c         buffers that no peer maps, on shared memory and over links
- *     mapped/push_device.c          buffers that all map
+ *     mapped/device/push.c          buffers that all map
  *     stream/device.c, copy queue   long messages, from and into device memory
  *     messages/staged_message.c     short ones, and those to other nodes
  *

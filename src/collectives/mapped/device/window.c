@@ -4,7 +4,7 @@
  *
  * A window is idle when its operation is over and the stream, if it had one, has passed. Tested by
  * tests/program/cuda/windows.c. */
-#include "collectives/mapped/window.h"
+#include "collectives/mapped/device/window.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -30,14 +30,14 @@
  * is, and the host waits for such a copy first.
  *
  * Tested by tests/program/cuda/alone.c, graphs.c and streams.c. */
-#include "collectives/mapped/push_stream.h"
+#include "collectives/mapped/device/push_stream.h"
 
 #include "base/clock.h"
-#include "collectives/mapped/device_moves.h"
+#include "collectives/mapped/device/moves.h"
 #include "collectives/mapped/slices.h"
 #include "collectives/mapped/turn.h"
-#include "collectives/mapped/window.h"
-#include "collectives/mapped/words.h"
+#include "collectives/mapped/device/window.h"
+#include "collectives/mapped/device/words.h"
 
 #include <errno.h>
 #include <sched.h>

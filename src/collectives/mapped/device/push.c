@@ -13,11 +13,11 @@
  * data are there.
  *
  * Tested by tests/program/cuda/collectives.c and streams.c. */
-#include "collectives/mapped/push_device.h"
+#include "collectives/mapped/device/push.h"
 
-#include "collectives/mapped/device_moves.h"
-#include "collectives/mapped/push_stream.h"
-#include "collectives/mapped/words.h"
+#include "collectives/mapped/device/moves.h"
+#include "collectives/mapped/device/push_stream.h"
+#include "collectives/mapped/device/words.h"
 
 static bool is_mapped(const struct gyre_mesh *mesh, const void *memory, uint64_t bytes)
 {

@@ -11,8 +11,8 @@
  * whose stream is held could not answer one.
  *
  * All calls: owner. */
-#ifndef GYRE_COLLECTIVES_MAPPED_WINDOW_H
-#define GYRE_COLLECTIVES_MAPPED_WINDOW_H
+#ifndef GYRE_COLLECTIVES_MAPPED_DEVICE_WINDOW_H
+#define GYRE_COLLECTIVES_MAPPED_DEVICE_WINDOW_H
 
 #include "collectives/mapped/mesh.h"
 

@@ -12,8 +12,8 @@
  * whatever the peers withdraw, as long as a stream may write there.
  *
  * All calls: owner. */
-#ifndef GYRE_COLLECTIVES_MAPPED_WORDS_H
-#define GYRE_COLLECTIVES_MAPPED_WORDS_H
+#ifndef GYRE_COLLECTIVES_MAPPED_DEVICE_WORDS_H
+#define GYRE_COLLECTIVES_MAPPED_DEVICE_WORDS_H
 
 #include "collectives/mapped/mesh.h"
 

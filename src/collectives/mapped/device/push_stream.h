@@ -1,8 +1,8 @@
 /* PUSH in the order of a caller's stream.
  *
  * An operation is *alone* where its stream runs the turn by itself. */
-#ifndef GYRE_COLLECTIVES_MAPPED_PUSH_STREAM_H
-#define GYRE_COLLECTIVES_MAPPED_PUSH_STREAM_H
+#ifndef GYRE_COLLECTIVES_MAPPED_DEVICE_PUSH_STREAM_H
+#define GYRE_COLLECTIVES_MAPPED_DEVICE_PUSH_STREAM_H
 
 #include "collectives/mapped/mesh.h"
 

@@ -1,7 +1,7 @@
 /* Words in the inboxes of a mesh, written and read by the host, and described for streams.
  *
  * Tested by tests/program/cuda/alone.c. */
-#include "collectives/mapped/words.h"
+#include "collectives/mapped/device/words.h"
 
 #include "base/clock.h"
 #include "base/log.h"

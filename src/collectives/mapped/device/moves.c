@@ -1,5 +1,5 @@
 /* Moves and their folds. Tested by tests/program/cuda/collectives.c and streams.c. */
-#include "collectives/mapped/device_moves.h"
+#include "collectives/mapped/device/moves.h"
 
 #include "collectives/mapped/slices.h"
 #include "collectives/mapped/turn.h"
