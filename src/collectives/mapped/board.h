@@ -4,7 +4,6 @@
  *   finished             the last turn of which this rank needs nothing any more
  *   line[turn % 16]      "I am in this turn, its operation is this one, and my data is here"
  *   progress[turn % 16]  how far this rank is in the turn
- *   payload[turn % 16]   inputs of up to 4 KiB that do not fit into the line
  *   stage                inputs in memory that peers cannot map, slice by slice
  *
  * A turn is an operation on mapped memory, counted from 1 on every rank alike. A line is written
@@ -14,8 +13,11 @@
  * Peers can write the second region, the inbox: they put finished blocks there for a rank whose
  * OUTPUT they cannot map. Where a plan allows, the inbox also shows the parts of INPUT that peers
  * read, and the blocks that peers write take their place; then nothing goes through the stage. At
- * the front of an inbox peers, or their streams, say how far they are in turns that devices run
- * (device/words.h). */
+ * the front of an inbox, which devices of all ranks can reach, are words and payloads:
+ *
+ *   word                 peers, or their streams, say how far they are in turns that devices run
+ *                        (device/words.h)
+ *   payload[turn % 16]   inputs of up to 4 KiB that do not fit into the line */
 #ifndef GYRE_COLLECTIVES_MAPPED_BOARD_H
 #define GYRE_COLLECTIVES_MAPPED_BOARD_H
 
@@ -59,7 +61,6 @@ struct gyre_board {
     alignas(64) _Atomic uint64_t finished;
     struct gyre_line line[GYRE_BOARD_SLOTS];
     struct gyre_slice_progress progress[GYRE_BOARD_SLOTS];
-    alignas(64) uint8_t payload[GYRE_BOARD_SLOTS][GYRE_EXCHANGE_MAX];
     alignas(4096) uint8_t stage[GYRE_STAGE_SLOTS][GYRE_STAGE_BYTES];
 };
 
@@ -81,6 +82,7 @@ struct gyre_inbox {
     alignas(4096) _Atomic uint64_t word[GYRE_INBOX_WORDS][GYRE_PEERS_MAPPED_MAX][GYRE_BOARD_SLOTS];
     struct gyre_captured_words captured[GYRE_CAPTURED_MAX];
     _Atomic uint64_t rest[GYRE_PEERS_MAPPED_MAX]; /* the owner's: what seen words become */
+    alignas(64) uint8_t payload[GYRE_BOARD_SLOTS][GYRE_EXCHANGE_MAX]; /* the owner's */
     alignas(4096) uint8_t stage[GYRE_STAGE_SLOTS][GYRE_STAGE_BYTES];
 };
 

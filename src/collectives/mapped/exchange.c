@@ -1,7 +1,7 @@
 /* EXCHANGE: up to 4 KiB of INPUT per rank, in the entry lines.
  *
- *      rank 0:  payload, stamp ──▶ ┌ line of 0 │ 48 bytes, or payload beside it ┐ ──▶ 1 folds both
- *      rank 1:  payload, stamp ──▶ └ line of 1 │ …                              ┘ ──▶ 0 folds both
+ *      rank 0:  payload, stamp ──▶ ┌ line of 0 │ 48 bytes, or a payload in the inbox ┐ ──▶ 1 folds
+ *      rank 1:  payload, stamp ──▶ └ line of 1 │ …                                   ┘ ──▶ 0 folds
  *
  * Every rank puts its INPUT into its line, stamps the line with the turn, and folds the others'
  * lines: one trip of a cache line between two cores. A rank writes its own OUTPUT only, and its
@@ -11,12 +11,19 @@
 #include "base/copy.h"
 #include "base/machine/cpu.h"
 
-static const uint8_t *payload_of(const struct gyre_board *board, const struct gyre_plan *plan,
-                                 uint64_t turn)
+/* Where a rank shows its INPUT of a turn. */
+static const uint8_t *payload_of(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
+                                 uint32_t rank, uint64_t turn)
 {
-    uint32_t slot = turn % GYRE_BOARD_SLOTS;
-    return plan->exchange.line_bytes <= GYRE_LINE_PAYLOAD ? board->line[slot].payload
-                                                          : board->payload[slot];
+    return plan->exchange.line_bytes <= GYRE_LINE_PAYLOAD
+               ? gyre_peer_line(mesh, rank, turn)->payload
+               : mesh->inbox[rank]->payload[turn % GYRE_BOARD_SLOTS];
+}
+
+static uint8_t *own_payload(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
+                            uint64_t turn)
+{
+    return (uint8_t *)(uintptr_t)payload_of(mesh, plan, mesh->rank, turn);
 }
 
 /* Writes this rank's line. A rank whose INPUT no rank reads stamps its line too, so that a peer in
@@ -26,8 +33,7 @@ void gyre_exchange_publish(struct gyre_mesh *mesh, const struct gyre_plan *plan,
 {
     struct gyre_line *line = gyre_own_line(mesh, mesh->turn);
     if (plan->exchange.published_bytes)
-        gyre_copy((uint8_t *)(uintptr_t)payload_of(mesh->mine, plan, mesh->turn), input,
-                  plan->exchange.published_bytes);
+        gyre_copy(own_payload(mesh, plan, mesh->turn), input, plan->exchange.published_bytes);
     line->fingerprint = fingerprint;
     atomic_store_explicit(&line->stamp, mesh->turn, memory_order_release);
 }
@@ -44,9 +50,8 @@ static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *
         uint64_t bytes = gyre_part_bytes(plan, 0, end->block, end->offset, move->length);
         for (uint32_t s = 0; s < move->sources; s++) {
             const struct gyre_block_ref *ref = &move->source[s];
-            const uint8_t *base = ref->rank == mesh->rank
-                                      ? input
-                                      : payload_of(mesh->board[ref->rank], plan, mesh->at);
+            const uint8_t *base =
+                ref->rank == mesh->rank ? input : payload_of(mesh, plan, ref->rank, mesh->at);
             from[s] = base + ref->block * pitch + ref->offset;
         }
         if (bytes)
@@ -57,7 +62,7 @@ static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *
 /* Fetches the lines that the next turn of the same kind will write. */
 static void prefetch_next(struct gyre_mesh *mesh, const struct gyre_plan *plan)
 {
-    const uint8_t *payload = payload_of(mesh->mine, plan, mesh->turn + 1);
+    const uint8_t *payload = own_payload(mesh, plan, mesh->turn + 1);
     gyre_prefetch_to_write(gyre_own_line(mesh, mesh->turn + 1));
     for (uint64_t at = 0; at < plan->exchange.published_bytes; at += 64)
         gyre_prefetch_to_write(payload + at);
