@@ -10,10 +10,10 @@
 #include "collectives/comm/arguments.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/results.h"
-#include "collectives/mapped/exchange.h"
 #include "collectives/mapped/device/push.h"
 #include "collectives/mapped/device/window.h"
 #include "collectives/mapped/device/words.h"
+#include "collectives/mapped/exchange.h"
 #include "collectives/staging/pinned.h"
 
 #include <string.h>

@@ -20,10 +20,10 @@
 #include "base/clock.h"
 #include "collectives/engine/steps.h"
 #include "collectives/engine/turns.h"
-#include "collectives/mapped/mapped.h"
 #include "collectives/mapped/device/push_stream.h"
 #include "collectives/mapped/device/window.h"
 #include "collectives/mapped/device/words.h"
+#include "collectives/mapped/mapped.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -13,8 +13,8 @@
  * Tested by tests/sim/mesh.c, with streams by tests/program/cuda/alone.c. */
 #include "collectives/engine/turns.h"
 
+#include "collectives/mapped/device/alone.h"
 #include "collectives/mapped/mapped.h"
-#include "collectives/mapped/device/push_stream.h"
 
 static bool takes_turn(const struct gyre_operation *op)
 {
@@ -84,7 +84,7 @@ static bool look_at_streams(const struct gyre_engine *engine)
 {
     bool moved = false;
     for (uint32_t i = 0; i < engine->orders; i++)
-        moved |= engine->order[i]->alone && gyre_push_look(engine->order[i]);
+        moved |= engine->order[i]->alone && gyre_alone_look(engine->order[i]);
     return moved;
 }
 

@@ -16,6 +16,7 @@
  *     mesh.c                boards and inboxes of all ranks, as board.h lays them out
  *     device/push.c         PUSH by a device
  *     device/push_stream.c  PUSH in the order of a stream, which may run the turn alone
+ *     device/alone.c        the books of turns that streams run
  *     device/moves.c        the moves of a PUSH as a device's folds
  *     device/words.c        words in inboxes: how far ranks are in turns of devices
  *     device/window.c       device memory that peers map, in place of what they cannot
@@ -23,15 +24,15 @@
  * Tested by tests/sim/mesh.c. */
 #include "collectives/mapped/mapped.h"
 
+#include "collectives/mapped/device/push.h"
+#include "collectives/mapped/device/push_stream.h"
+#include "collectives/mapped/device/window.h"
+#include "collectives/mapped/device/words.h"
 #include "collectives/mapped/exchange.h"
 #include "collectives/mapped/places.h"
 #include "collectives/mapped/push.h"
-#include "collectives/mapped/device/push.h"
-#include "collectives/mapped/device/push_stream.h"
 #include "collectives/mapped/slices.h"
 #include "collectives/mapped/turn.h"
-#include "collectives/mapped/device/window.h"
-#include "collectives/mapped/device/words.h"
 
 /* Whether the INPUT is where the turn reads it. A PUSH asks for each slice when it needs the
  * slice. */

@@ -4,14 +4,18 @@
 #include "collectives/mapped/slices.h"
 #include "collectives/mapped/turn.h"
 
-/* The fold of a move; of one source it is a copy, for which any operation serves that leaves one
- * source as it is. */
+/* The fold that copies one source: any operation serves that leaves one source as it is. */
+static gyre_fold fold_of_copy(const struct gyre_mesh *mesh)
+{
+    return gyre_reduce_table(mesh->mirrors->fold_queue->device->kind)->fold[GYRE_U8][GYRE_OR];
+}
+
 static gyre_fold fold_of_move(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
                               bool folds)
 {
     const struct gyre_reduce_table *table =
         gyre_reduce_table(mesh->mirrors->fold_queue->device->kind);
-    return folds ? table->fold[plan->shape.type][plan->shape.op] : table->fold[GYRE_U8][GYRE_OR];
+    return folds ? table->fold[plan->shape.type][plan->shape.op] : fold_of_copy(mesh);
 }
 
 static bool move_folds(const struct gyre_plan *plan, const struct gyre_move *move)
@@ -127,4 +131,15 @@ int gyre_moves_post_on(const struct gyre_mesh *mesh, const struct gyre_operation
                                          fold_of_table(mesh, op, m), &task, trouble);
     }
     return status;
+}
+
+/* -- on a stream, of known addresses ----------------------------------------------------------- */
+
+int gyre_moves_copy_on(const struct gyre_mesh *mesh, void *stream, void *to, const void *from,
+                       uint64_t bytes, struct gyre_trouble *trouble)
+{
+    const struct gyre_fold_task task = {
+        .destination = &to, .destinations = 1, .source = &from, .sources = 1, .count = bytes};
+    return gyre_fold_queue_fold_on(mesh->mirrors->fold_queue, stream, fold_of_copy(mesh), &task,
+                                   trouble);
 }

@@ -20,4 +20,8 @@ void gyre_moves_fill(const struct gyre_mesh *mesh, const struct gyre_operation *
 /* Leaves the table nothing to do. */
 void gyre_moves_empty(const struct gyre_mesh *mesh, const struct gyre_operation *op);
 
+/* Puts a copy on the stream, by a kernel, so that the copy stands on no copy engine. */
+int gyre_moves_copy_on(const struct gyre_mesh *mesh, void *stream, void *to, const void *from,
+                       uint64_t bytes, struct gyre_trouble *trouble);
+
 #endif

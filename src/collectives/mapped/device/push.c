@@ -15,6 +15,7 @@
  * Tested by tests/program/cuda/collectives.c and streams.c. */
 #include "collectives/mapped/device/push.h"
 
+#include "collectives/mapped/device/alone.h"
 #include "collectives/mapped/device/moves.h"
 #include "collectives/mapped/device/push_stream.h"
 #include "collectives/mapped/device/words.h"
@@ -62,7 +63,8 @@ const char *gyre_push_bars_graph(const struct gyre_mesh *mesh, struct gyre_plan 
 
 bool gyre_push_is_over(const struct gyre_mesh *mesh, const struct gyre_operation *op)
 {
-    bool pushed = op->alone ? op->steps == 2 : mesh->current.pushed == op->plan->slices;
+    bool pushed =
+        op->alone ? op->steps == GYRE_ALONE_FOLDED : mesh->current.pushed == op->plan->slices;
     return pushed && gyre_words_come(mesh, GYRE_WORD_PUSHED, op->turn);
 }
 

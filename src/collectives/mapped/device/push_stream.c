@@ -33,19 +33,18 @@
 #include "collectives/mapped/device/push_stream.h"
 
 #include "base/clock.h"
+#include "collectives/mapped/device/alone.h"
 #include "collectives/mapped/device/moves.h"
-#include "collectives/mapped/slices.h"
-#include "collectives/mapped/turn.h"
 #include "collectives/mapped/device/window.h"
 #include "collectives/mapped/device/words.h"
+#include "collectives/mapped/slices.h"
+#include "collectives/mapped/turn.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ARRIVED 1u /* steps of the stream */
-#define FOLDED  2u
 /* Tells an operation of a graph from the same outside. */
 #define CAPTURED_MARK UINT64_C(0x67726170685f6f70)
 
@@ -73,8 +72,9 @@ static int post_push(const struct gyre_mesh *mesh, struct gyre_operation *op, vo
 {
     struct gyre_fold_queue *fold_queue = mesh->mirrors->fold_queue;
     const struct gyre_stream_wait *way = &op->stream_wait;
-    const struct gyre_stream_word arrive[] = {{way->arrived, way->before + ARRIVED, true},
-                                              {way->word, way->before + 1, false}};
+    const struct gyre_stream_word arrive[] = {
+        {way->arrived, way->before + GYRE_ALONE_ARRIVED, true},
+        {way->word, way->before + 1, false}};
     int status = gyre_window_post_in(op->window, stream, way, trouble);
     if (!status)
         status = gyre_fold_queue_words_on(fold_queue, stream, arrive, 2, trouble);
@@ -113,7 +113,8 @@ bool gyre_push_beside_stream(struct gyre_mesh *mesh, struct gyre_operation *op)
     bool fills = !op->folding && turn->pushed < op->plan->slices;
     if (fills)
         let_stream_fold(mesh, op);
-    if (turn->pushed == op->plan->slices || gyre_stream_wait_steps(&op->stream_wait) < FOLDED)
+    if (turn->pushed == op->plan->slices ||
+        gyre_stream_wait_steps(&op->stream_wait) < GYRE_ALONE_FOLDED)
         return fills;
     op->folding = false;
     turn->drained = turn->pushed = op->plan->slices;
@@ -129,7 +130,7 @@ static int post_arrival(const struct gyre_mesh *mesh, const struct gyre_operatio
     const struct gyre_stream_wait *way = &op->stream_wait;
     struct gyre_stream_word list[GYRE_WORDS_POSTED_MAX];
     uint32_t count = gyre_words_to_tell(mesh, GYRE_WORD_ARRIVED, op->turn, list);
-    list[count++] = (struct gyre_stream_word){way->arrived, way->before + ARRIVED, true};
+    list[count++] = (struct gyre_stream_word){way->arrived, way->before + GYRE_ALONE_ARRIVED, true};
     count += gyre_words_to_await(mesh, GYRE_WORD_ARRIVED, op->turn, list + count);
     list[count++] = (struct gyre_stream_word){way->word, way->before + 1, false};
     return gyre_fold_queue_words_on(mesh->mirrors->fold_queue, stream, list, count, trouble);
@@ -143,7 +144,7 @@ static int post_departure(const struct gyre_mesh *mesh, const struct gyre_operat
     const struct gyre_stream_word pass = {way->passed, way->value, true};
     struct gyre_stream_word list[GYRE_WORDS_POSTED_MAX];
     uint32_t count = gyre_words_to_tell(mesh, GYRE_WORD_PUSHED, op->turn, list);
-    list[count++] = (struct gyre_stream_word){way->arrived, way->before + FOLDED, true};
+    list[count++] = (struct gyre_stream_word){way->arrived, way->before + GYRE_ALONE_FOLDED, true};
     count += gyre_words_to_await(mesh, GYRE_WORD_PUSHED, op->turn, list + count);
     int status = gyre_fold_queue_words_on(fold_queue, stream, list, count, trouble);
     if (!status)
@@ -151,21 +152,10 @@ static int post_departure(const struct gyre_mesh *mesh, const struct gyre_operat
     return status ? status : gyre_fold_queue_words_on(fold_queue, stream, &pass, 1, trouble);
 }
 
-/* A stream that took the first words and not the rest has told peers what will not come, and peers'
- * graphs wait for one that lacks the operation: that is the end of the job. */
-static void record_half(const struct gyre_mesh *mesh, const struct gyre_trouble *trouble)
-{
-    const uint32_t own = gyre_mesh_world(mesh, mesh->rank);
-    struct gyre_trouble told = *trouble;
-    gyre_trouble_wrap(&told, "rank %u", own);
-    gyre_fault_record(mesh->fault, told.status, own, false, &told);
-}
-
 static int post_alone(struct gyre_mesh *mesh, struct gyre_operation *op, uint64_t turn,
                       void *stream, struct gyre_trouble *trouble)
 {
-    const struct gyre_stream_wait *way = &op->stream_wait;
-    int status = gyre_window_post_in(op->window, stream, way, trouble);
+    int status = gyre_window_post_in(op->window, stream, &op->stream_wait, trouble);
     op->turn = turn;
     if (!status)
         status = post_arrival(mesh, op, stream, trouble);
@@ -173,36 +163,27 @@ static int post_alone(struct gyre_mesh *mesh, struct gyre_operation *op, uint64_
         op->turn = 0;
         return status;
     }
-    gyre_stream_wait_expect(way);
-    op->alone = true;
-    mesh->ahead++;
-    mesh->posted[turn % GYRE_BOARD_SLOTS] = *way;
+    gyre_alone_begin(mesh, op);
     status = gyre_moves_post_on(mesh, op, stream, trouble);
     if (!status)
         status = post_departure(mesh, op, stream, trouble);
     if (status)
-        record_half(mesh, trouble);
+        gyre_alone_record_half(mesh, trouble);
     return status;
-}
-
-/* Whether a stream may run this turn by itself. The words of its slot must be free from now on. */
-static bool goes_alone(struct gyre_mesh *mesh, uint64_t turn)
-{
-    return mesh->words_locked && gyre_turn_is_free(mesh, turn) && gyre_words_are_free(mesh, turn);
 }
 
 int gyre_push_post_on(struct gyre_mesh *mesh, struct gyre_operation *op, uint64_t turn,
                       void *stream, struct gyre_trouble *trouble)
 {
     struct gyre_late_tables *tables = &mesh->mirrors->tables;
-    int status = gyre_stream_wait_take(&op->stream_wait, FOLDED, trouble);
+    int status = gyre_stream_wait_take(&op->stream_wait, GYRE_ALONE_FOLDED, trouble);
     if (status)
         return status;
     op->table = gyre_late_take(tables, mesh->mirrors->fold_queue, op->plan->push.whole->moves,
                                &op->stream_wait);
     if (op->table)
-        return goes_alone(mesh, turn) ? post_alone(mesh, op, turn, stream, trouble)
-                                      : post_push(mesh, op, stream, trouble);
+        return gyre_alone_may(mesh, turn) ? post_alone(mesh, op, turn, stream, trouble)
+                                          : post_push(mesh, op, stream, trouble);
     gyre_stream_wait_give(&op->stream_wait);
     return post_bare(mesh, op, stream, trouble);
 }
@@ -227,17 +208,8 @@ static struct gyre_captured_words *captured_words(const struct gyre_mesh *mesh, 
 static int post_rest(const struct gyre_mesh *mesh, uint32_t number, enum gyre_inbox_word word,
                      void *stream, struct gyre_trouble *trouble)
 {
-    const struct gyre_reduce_table *table =
-        gyre_reduce_table(mesh->mirrors->fold_queue->device->kind);
-    const void *from[] = {mesh->inbox[mesh->rank]->rest};
-    void *to[] = {captured_words(mesh, number)->word[word]};
-    const struct gyre_fold_task task = {.destination = to,
-                                        .destinations = 1,
-                                        .source = from,
-                                        .sources = 1,
-                                        .count = mesh->n * sizeof(uint64_t)};
-    return gyre_fold_queue_fold_on(mesh->mirrors->fold_queue, stream, table->fold[GYRE_U8][GYRE_OR],
-                                   &task, trouble);
+    return gyre_moves_copy_on(mesh, stream, captured_words(mesh, number)->word[word],
+                              mesh->inbox[mesh->rank]->rest, mesh->n * sizeof(uint64_t), trouble);
 }
 
 /* Tells peers, waits for theirs, and sets those back. */
@@ -291,7 +263,7 @@ int gyre_push_capture(struct gyre_mesh *mesh, struct gyre_operation *op, void *s
                                         "no locked memory for an operation of a graph: "
                                         "synchronise all streams before the capture");
     if (status)
-        record_half(mesh, trouble);
+        gyre_alone_record_half(mesh, trouble);
     return status;
 }
 
@@ -382,13 +354,6 @@ void gyre_push_resolve(const struct gyre_mesh *mesh, struct gyre_operation *op)
     op->resolved = true;
 }
 
-bool gyre_push_look(struct gyre_operation *op)
-{
-    const uint64_t before = op->steps;
-    op->steps = gyre_stream_wait_steps(&op->stream_wait);
-    return op->steps != before;
-}
-
 /* -- failure ----------------------------------------------------------------------------------- */
 
 /* Whether the stream folds, or nothing keeps it from doing so. Otherwise it is stopped: it will not
@@ -413,7 +378,7 @@ void gyre_push_stop(const struct gyre_mesh *mesh, struct gyre_operation *op, uin
         gyre_moves_empty(mesh, op);
         return;
     }
-    while (gyre_stream_wait_steps(way) < FOLDED && !mesh->mirrors->fold_queue->status &&
+    while (gyre_stream_wait_steps(way) < GYRE_ALONE_FOLDED && !mesh->mirrors->fold_queue->status &&
            gyre_now_ns() < limit)
         sched_yield();
 }

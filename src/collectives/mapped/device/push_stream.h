@@ -22,9 +22,6 @@ int gyre_push_capture(struct gyre_mesh *mesh, struct gyre_operation *op, void *s
  * under way, whose lines are read. */
 void gyre_push_resolve(const struct gyre_mesh *mesh, struct gyre_operation *op);
 
-/* Learns how far the stream of an operation that is alone has come. True: further than before. */
-bool gyre_push_look(struct gyre_operation *op);
-
 /* Runs the host's part of an operation whose folds stand on a stream. True if anything moved. */
 bool gyre_push_beside_stream(struct gyre_mesh *mesh, struct gyre_operation *op);
 
