@@ -10,7 +10,7 @@
  * before it have begun, so that it is resolved before its stream comes. So is one of a graph, whose
  * turn only tells where the buffers are. The host runs the others one at a time.
  *
- * Tested by tests/sim/mesh.c, with streams by tests/program/cuda/alone.c. */
+ * Tested by tests/sim/mesh.c, with streams by tests/program/cuda/alone/push.c. */
 #include "collectives/engine/turns.h"
 
 #include "collectives/mapped/device/alone.h"

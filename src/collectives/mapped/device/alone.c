@@ -1,4 +1,4 @@
-/* The books of turns that streams run. Tested by tests/program/cuda/alone.c. */
+/* The books of turns that streams run. Tested by tests/program/cuda/alone/push.c. */
 #include "collectives/mapped/device/alone.h"
 
 #include "collectives/mapped/device/words.h"

@@ -29,7 +29,7 @@
  * has read 0 before may write after the host has filled the words. So the stream says how far it
  * is, and the host waits for such a copy first.
  *
- * Tested by tests/program/cuda/alone.c, graphs.c and streams.c. */
+ * Tested by tests/program/cuda/alone/push.c, graphs.c and streams.c. */
 #include "collectives/mapped/device/push_stream.h"
 
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 /* Words in the inboxes of a mesh, written and read by the host, and described for streams.
  *
- * Tested by tests/program/cuda/alone.c. */
+ * Tested by tests/program/cuda/alone/push.c. */
 #include "collectives/mapped/device/words.h"
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* Operations whose streams run their turns by themselves, with real processes over the stand-in for
+/* PUSHes whose streams run their turns by themselves, with real processes over the stand-in for
  * CUDA.
  *
  *     host     call ─▶ call ─▶ lines of all, tables ─▶ stands still ──────────────────────▶ goes on
@@ -6,13 +6,10 @@
  *
  * A rank's host stands still while this thread has the domain: neither a call nor the helper does
  * anything then. */
-#include "rig/comm_rig.h"
+#include "program/cuda/alone/alone_rig.h"
 #include "collectives/comm/communicator.h"
-#include "device/device.h"
-#include "stand_in/fakecuda/fakecuda.h"
 #include "rig/test.h"
 
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,30 +24,19 @@ struct bench {
     int32_t *host;
 };
 
-static int failed(CUresult error)
-{
-    if (error)
-        fprintf(stderr, "CUDA error %d\n", (int)error);
-    return error != 0;
-}
-
 static int set_up(struct gyre_comm *comm, struct bench *bench)
 {
-    CUcontext context;
     bench->host = malloc(COUNT * 4);
     if (gyre_alloc_device(comm, COUNT * 4, (void **)&bench->memory) ||
         gyre_alloc_device(comm, COUNT * 4, (void **)&bench->other))
         return rig_check(false, comm, "memory");
     return rig_check(gyre_barrier(comm) == 0, comm, "all have memory") ||
-           failed(cuDevicePrimaryCtxRetain(&context, gyre_device(comm))) ||
-           failed(cuCtxPushCurrent(context)) ||
-           failed(cuStreamCreate(&bench->stream[0], CU_STREAM_NON_BLOCKING)) ||
-           failed(cuStreamCreate(&bench->stream[1], CU_STREAM_NON_BLOCKING));
+           alone_streams(comm, bench->stream);
 }
 
 static int copy(void *to, const void *from, CUstream stream)
 {
-    return failed(
+    return alone_failed(
         cuMemcpyAsync((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from, COUNT * 4, stream));
 }
 
@@ -88,28 +74,6 @@ static int sum_on(struct gyre_comm *comm, const struct bench *bench, int stream)
 
 /* -- the host stands still --------------------------------------------------------------------- */
 
-enum looked { ALONE, RESOLVED, ARRIVED };
-
-/* Whether all operations in flight are so far. */
-static bool are_all(struct gyre_comm *comm, enum looked looked)
-{
-    bool all = true;
-    gyre_domain_enter(comm->domain);
-    for (uint32_t i = 0; i < comm->engine->orders; i++) {
-        const struct gyre_operation *op = comm->engine->order[i];
-        all &= op->alone && (looked == ALONE || op->resolved) &&
-               (looked < ARRIVED || gyre_stream_wait_steps(&op->stream_wait));
-    }
-    gyre_domain_leave(comm->domain);
-    return all;
-}
-
-static void await_all(struct gyre_comm *comm, enum looked looked)
-{
-    while (!are_all(comm, looked))
-        sched_yield();
-}
-
 /* A sum, its copy to all others' memory by a broadcast, and the sum of that on another stream,
  * joined by an event. */
 static int call_three(struct gyre_comm *comm, const struct bench *bench, CUevent event)
@@ -118,8 +82,8 @@ static int call_three(struct gyre_comm *comm, const struct bench *bench, CUevent
            rig_check(gyre_broadcast_on(comm, bench->other, bench->memory, COUNT, GYRE_I32, 1,
                                        bench->stream[0]) == 0,
                      comm, "a broadcast") ||
-           failed(cuEventRecord(event, bench->stream[0])) ||
-           failed(cuStreamWaitEvent(bench->stream[1], event, 0)) ||
+           alone_failed(cuEventRecord(event, bench->stream[0])) ||
+           alone_failed(cuStreamWaitEvent(bench->stream[1], event, 0)) ||
            rig_check(sum_on(comm, bench, 1) == 0, comm, "a sum on another stream");
 }
 
@@ -127,21 +91,21 @@ static int stand_still(struct gyre_comm *comm, struct rig *rig)
 {
     struct bench bench;
     CUevent event;
-    int bad = set_up(comm, &bench) || failed(cuEventCreate(&event, 2)), n = gyre_size(comm);
+    int bad = set_up(comm, &bench) || alone_failed(cuEventCreate(&event, 2)), n = gyre_size(comm);
     for (int round = 0; round < 3 && !bad; round++) {
         fakecuda_hold(true);
         fill(&bench, gyre_rank(comm), round);
         bad = copy(bench.memory, bench.host, bench.stream[0]) || call_three(comm, &bench, event) ||
-              rig_check(are_all(comm, ALONE), comm, "some stream needs the host");
+              rig_check(alone_are_all(comm, ALONE_BEGUN), comm, "some stream needs the host");
         if (!bad)
-            await_all(comm, RESOLVED);
+            alone_await_all(comm, ALONE_RESOLVED);
         gyre_domain_enter(comm->domain);
         uint32_t ends = atomic_load(&comm->engine->ends), orders = comm->engine->orders;
         atomic_fetch_add(&rig->shared->ready, 1);
         rig_until(&rig->shared->ready, (2 * round + 1) * n);
         fakecuda_hold(false);
         bad = bad || copy(bench.host, bench.other, bench.stream[1]) ||
-              failed(cuStreamSynchronize(bench.stream[1])) ||
+              alone_failed(cuStreamSynchronize(bench.stream[1])) ||
               rig_check(orders == 3 && ends == atomic_load(&comm->engine->ends), comm,
                         "the host did something meanwhile");
         atomic_fetch_add(&rig->shared->ready, 1);
@@ -187,7 +151,7 @@ static int sum_somehow(struct gyre_comm *comm, struct bench *bench, int round, i
     int status;
     switch (way) {
     case 0:
-        status = failed(cuStreamSynchronize(stream)) ||
+        status = alone_failed(cuStreamSynchronize(stream)) ||
                  gyre_all_reduce(comm, bench->memory, bench->other, COUNT, GYRE_I32, GYRE_SUM);
         break;
     case 1:
@@ -199,9 +163,9 @@ static int sum_somehow(struct gyre_comm *comm, struct bench *bench, int round, i
     default:
         status = sum_on(comm, bench, round % 2);
     }
-    if (rig_check(status == 0, comm, "a sum") || failed(cuStreamSynchronize(stream)) ||
+    if (rig_check(status == 0, comm, "a sum") || alone_failed(cuStreamSynchronize(stream)) ||
         (way != 1 && way != 2 && copy(sums, bench->other, stream)) ||
-        failed(cuStreamSynchronize(stream)))
+        alone_failed(cuStreamSynchronize(stream)))
         return 1;
     return check_sums(comm, sums, round, 1);
 }
@@ -258,7 +222,7 @@ static int run_ahead(struct gyre_comm *comm, struct rig *rig)
         bad = sum_on(comm, &bench, 0);
     atomic_store(&rig->shared->flag, 1);
     bad = bad || copy(bench.host, bench.other, bench.stream[0]) ||
-          failed(cuStreamSynchronize(bench.stream[0])) || check_sums(comm, bench.host, 0, 1);
+          alone_failed(cuStreamSynchronize(bench.stream[0])) || check_sums(comm, bench.host, 0, 1);
     free(bench.host);
     return gyre_finalize(comm) || bad;
 }
@@ -277,7 +241,7 @@ static int end_parts(struct gyre_comm *comm, struct rig *rig)
     struct bench bench;
     struct gyre_comm *part;
     int bad = set_up(comm, &bench) || sum_on(comm, &bench, 0) ||
-              failed(cuStreamSynchronize(bench.stream[0])) || gyre_barrier(comm);
+              alone_failed(cuStreamSynchronize(bench.stream[0])) || gyre_barrier(comm);
     int locked = fakecuda_alive().locked;
     (void)rig;
     for (int round = 0; round < 3 && !bad; round++) {
@@ -285,10 +249,10 @@ static int end_parts(struct gyre_comm *comm, struct rig *rig)
         fill(&bench, gyre_rank(comm), round);
         bad = bad || copy(bench.memory, bench.host, bench.stream[0]) ||
               rig_check(sum_on(part, &bench, 0) == 0, part, "a sum of a part") ||
-              rig_check(are_all(part, ALONE), part, "some stream needs the host") ||
+              rig_check(alone_are_all(part, ALONE_BEGUN), part, "some stream needs the host") ||
               rig_check(fakecuda_alive().locked == locked + gyre_size(part), part, "words") ||
               gyre_finalize(part) || copy(bench.host, bench.other, bench.stream[0]) ||
-              failed(cuStreamSynchronize(bench.stream[0])) ||
+              alone_failed(cuStreamSynchronize(bench.stream[0])) ||
               check_sums(comm, bench.host, round, 1) ||
               rig_check(fakecuda_alive().locked == locked, comm, "words stay locked");
     }
@@ -313,18 +277,18 @@ static int wait_for_data(struct gyre_comm *comm, struct rig *rig)
     bool first = gyre_rank(comm) == 0;
     memset(bench.host, 85, COUNT * 4);
     int bad = copy(bench.other, bench.host, bench.stream[0]) ||
-              failed(cuStreamSynchronize(bench.stream[0]));
+              alone_failed(cuStreamSynchronize(bench.stream[0]));
     fakecuda_hold(!first);
     bad = bad || rig_check(sum_on(comm, &bench, 0) == 0, comm, "the call");
     if (!bad)
-        await_all(comm, first ? ARRIVED : RESOLVED);
+        alone_await_all(comm, first ? ALONE_ARRIVED : ALONE_RESOLVED);
     atomic_fetch_add(&rig->shared->ready, 1);
     if (!first)
         rig_until(&rig->shared->flag, 1); /* for ever: it is killed */
-    bad = bad || failed(cuStreamSynchronize(bench.stream[0]));
+    bad = bad || alone_failed(cuStreamSynchronize(bench.stream[0]));
     memset(bench.host, 0, COUNT * 4);
     bad = bad || copy(bench.host, bench.other, bench.stream[0]) ||
-          failed(cuStreamSynchronize(bench.stream[0]));
+          alone_failed(cuStreamSynchronize(bench.stream[0]));
     for (uint64_t i = 0; i < COUNT && !bad; i++)
         bad = rig_check(bench.host[i] == 0x55555555, comm, "the stream has folded");
     rig_note(rig, comm, sum_on(comm, &bench, 0), rig_now());
@@ -355,7 +319,7 @@ static int come_too_late(struct gyre_comm *comm, struct rig *rig)
     fakecuda_hold(true);
     int bad = rig_check(sum_on(comm, &bench, 0) == 0, comm, "the call");
     if (!bad)
-        await_all(comm, RESOLVED);
+        alone_await_all(comm, ALONE_RESOLVED);
     atomic_fetch_add(&rig->shared->ready, 1);
     if (gyre_rank(comm) == 1)
         rig_until(&rig->shared->flag, 1); /* for ever: it is killed */
@@ -364,7 +328,7 @@ static int come_too_late(struct gyre_comm *comm, struct rig *rig)
     rig_note(rig, comm, gyre_barrier(comm), rig_now());
     gyre_finalize(comm);
     fakecuda_hold(false);
-    bad = bad || failed(cuStreamSynchronize(bench.stream[0]));
+    bad = bad || alone_failed(cuStreamSynchronize(bench.stream[0]));
     free(bench.host);
     return bad;
 }
@@ -385,12 +349,12 @@ static int lose_half(struct gyre_comm *comm, struct rig *rig)
 {
     struct bench bench;
     int bad = set_up(comm, &bench) || sum_on(comm, &bench, 0) ||
-              failed(cuStreamSynchronize(bench.stream[0])) || gyre_barrier(comm);
+              alone_failed(cuStreamSynchronize(bench.stream[0])) || gyre_barrier(comm);
     if (gyre_rank(comm) == 1)
         fakecuda_fail("cuStreamBatchMemOp", 2, CUDA_ERROR_OUT_OF_MEMORY);
     int status = bad ? 0 : sum_on(comm, &bench, 0);
     bad = bad || rig_check((status != 0) == gyre_rank(comm), comm, "the call");
-    bad = bad || failed(cuStreamSynchronize(bench.stream[0]));
+    bad = bad || alone_failed(cuStreamSynchronize(bench.stream[0]));
     rig_note(rig, comm, gyre_barrier(comm), rig_now());
     free(bench.host);
     gyre_finalize(comm);
