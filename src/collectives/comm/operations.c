@@ -10,6 +10,7 @@
 #include "collectives/comm/arguments.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/results.h"
+#include "collectives/mapped/device/exchange_stream.h"
 #include "collectives/mapped/device/push.h"
 #include "collectives/mapped/device/window.h"
 #include "collectives/mapped/device/words.h"
@@ -107,12 +108,13 @@ static int find_plan(struct gyre_comm *comm, const struct gyre_shape *shape,
     return gyre_comm_refused(comm, status);
 }
 
-int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan,
-                         const struct gyre_request *request, struct gyre_operation **op)
+/* `alone`: its stream will run the operation. */
+static int start_plan(struct gyre_comm *comm, struct gyre_plan *plan,
+                      const struct gyre_request *request, bool alone, struct gyre_operation **op)
 {
     struct gyre_host_mirror *mirror = NULL;
     struct gyre_push_window *window = NULL;
-    bool direct = comm->mesh && gyre_push_suits_device(comm->mesh, plan, request);
+    bool direct = alone || (comm->mesh && gyre_push_suits_device(comm->mesh, plan, request));
     int status;
     if (comm->mesh && !direct)
         window = gyre_window_take(comm->mesh, plan, request);
@@ -138,6 +140,12 @@ int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan,
     (*op)->record = note_operation(comm, plan, (*op)->sequence, (*op)->fingerprint);
     gyre_progress_drive(comm);
     return 0;
+}
+
+int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan,
+                         const struct gyre_request *request, struct gyre_operation **op)
+{
+    return start_plan(comm, plan, request, false, op);
 }
 
 int gyre_comm_start(struct gyre_comm *comm, const struct gyre_request *request,
@@ -388,6 +396,14 @@ static int run_alone_on(struct gyre_comm *comm, const struct gyre_request *reque
                                          input->bytes, gyre_thread_trouble());
 }
 
+/* Whether the stream will run the operation that is started now: a short one in shared memory. */
+static bool goes_alone(struct gyre_comm *comm, const struct gyre_plan *plan,
+                       const struct gyre_request *request)
+{
+    return comm->mesh && gyre_exchange_suits_stream(comm->mesh, plan, request,
+                                                    gyre_engine_last_turn(comm->engine) + 1);
+}
+
 /* Starts an operation in a stream's order. */
 static int begin_on(struct gyre_comm *comm, const struct gyre_request *request, void *stream)
 {
@@ -400,7 +416,7 @@ static int begin_on(struct gyre_comm *comm, const struct gyre_request *request, 
     if (!status && captured)
         status = admit_to_graph(comm, plan, request);
     if (!status)
-        status = gyre_comm_start_plan(comm, plan, request, &op);
+        status = start_plan(comm, plan, request, goes_alone(comm, plan, request), &op);
     if (status)
         return status;
     comm->progress->graphs |= captured;

@@ -7,6 +7,7 @@
  * tests/sim/engine.c and tests/sim/mesh.c. */
 #include "collectives/engine/flight.h"
 
+#include "collectives/mapped/device/exchange_stream.h"
 #include "collectives/mapped/device/push_stream.h"
 #include "collectives/mapped/device/window.h"
 #include "collectives/mapped/device/words.h"
@@ -63,8 +64,7 @@ static void give_table(struct gyre_engine *engine, struct gyre_operation *op)
     op->table = NULL;
 }
 
-/* What the turn of an operation on mapped memory will be that was just started. */
-static uint64_t next_turn(const struct gyre_engine *engine)
+uint64_t gyre_engine_last_turn(const struct gyre_engine *engine)
 {
     uint64_t turn = engine->mesh->turn;
     for (uint32_t i = 0; i < engine->orders; i++) {
@@ -80,9 +80,13 @@ static int post_on_stream(struct gyre_engine *engine, struct gyre_operation *op,
 {
     if (captured)
         return gyre_push_capture(engine->mesh, op, stream, trouble);
-    return op->direct ? gyre_push_post_on(engine->mesh, op, next_turn(engine), stream, trouble)
-                      : gyre_mirror_post_on(op->mirror, engine->mirrors.fold_queue, stream,
-                                            &op->stream_wait, trouble);
+    if (!op->direct)
+        return gyre_mirror_post_on(op->mirror, engine->mirrors.fold_queue, stream, &op->stream_wait,
+                                   trouble);
+    const uint64_t turn = gyre_engine_last_turn(engine);
+    return op->plan->form == GYRE_FORM_PUSH
+               ? gyre_push_post_on(engine->mesh, op, turn, stream, trouble)
+               : gyre_exchange_post_on(engine->mesh, op, turn, stream, trouble);
 }
 
 int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op, void *stream,

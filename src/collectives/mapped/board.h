@@ -17,7 +17,8 @@
  *
  *   word                 peers, or their streams, say how far they are in turns that devices run
  *                        (device/words.h)
- *   payload[turn % 16]   inputs of up to 4 KiB that do not fit into the line */
+ *   payload[turn % 16]   inputs of up to 4 KiB that do not fit into the line; also those that do,
+ *                        where all ranks have devices, which read no line */
 #ifndef GYRE_COLLECTIVES_MAPPED_BOARD_H
 #define GYRE_COLLECTIVES_MAPPED_BOARD_H
 
@@ -39,6 +40,10 @@ struct gyre_announcement {
     uint32_t input_region, output_region;
     bool device; /* the regions are a device's; used only where every rank says so */
 };
+
+/* In the stamp of a line that a host writes for its stream: the payload is in the inbox, and the
+ * word `arrived` of the line's rank says when. */
+#define GYRE_STAMP_OF_STREAM (UINT64_C(1) << 63)
 
 struct gyre_line {
     alignas(64) _Atomic uint64_t stamp; /* the turn; written last */

@@ -11,19 +11,25 @@
 #include "base/copy.h"
 #include "base/machine/cpu.h"
 
-/* Where a rank shows its INPUT of a turn. */
+static bool fits_line(const struct gyre_plan *plan)
+{
+    return plan->exchange.line_bytes <= GYRE_LINE_PAYLOAD;
+}
+
+/* Where a peer, whose line of the turn has come, shows its INPUT. */
 static const uint8_t *payload_of(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
                                  uint32_t rank, uint64_t turn)
 {
-    return plan->exchange.line_bytes <= GYRE_LINE_PAYLOAD
-               ? gyre_peer_line(mesh, rank, turn)->payload
-               : mesh->inbox[rank]->payload[turn % GYRE_BOARD_SLOTS];
+    const struct gyre_line *line = gyre_peer_line(mesh, rank, turn);
+    bool in_line =
+        fits_line(plan) && atomic_load_explicit(&line->stamp, memory_order_relaxed) == turn;
+    return in_line ? line->payload : gyre_exchange_payload(mesh, rank, turn);
 }
 
-static uint8_t *own_payload(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
-                            uint64_t turn)
+static uint8_t *own_payload(struct gyre_mesh *mesh, const struct gyre_plan *plan, uint64_t turn)
 {
-    return (uint8_t *)(uintptr_t)payload_of(mesh, plan, mesh->rank, turn);
+    return fits_line(plan) ? gyre_own_line(mesh, turn)->payload
+                           : gyre_exchange_payload(mesh, mesh->rank, turn);
 }
 
 /* Writes this rank's line. A rank whose INPUT no rank reads stamps its line too, so that a peer in
@@ -34,6 +40,9 @@ void gyre_exchange_publish(struct gyre_mesh *mesh, const struct gyre_plan *plan,
     struct gyre_line *line = gyre_own_line(mesh, mesh->turn);
     if (plan->exchange.published_bytes)
         gyre_copy(own_payload(mesh, plan, mesh->turn), input, plan->exchange.published_bytes);
+    if (mesh->all_devices && fits_line(plan) && plan->exchange.published_bytes)
+        gyre_copy(gyre_exchange_payload(mesh, mesh->rank, mesh->turn), input,
+                  plan->exchange.published_bytes);
     line->fingerprint = fingerprint;
     atomic_store_explicit(&line->stamp, mesh->turn, memory_order_release);
 }
@@ -41,7 +50,6 @@ void gyre_exchange_publish(struct gyre_mesh *mesh, const struct gyre_plan *plan,
 static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
                           const uint8_t *input, uint8_t *output)
 {
-    uint64_t pitch = plan->shape.count * plan->element; /* of blocks in INPUT */
     for (uint32_t m = 0; m < plan->exchange.moves->moves; m++) {
         const struct gyre_move *move = &plan->exchange.moves->move[m];
         const struct gyre_block_ref *end = move->destination;
@@ -52,7 +60,7 @@ static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *
             const struct gyre_block_ref *ref = &move->source[s];
             const uint8_t *base =
                 ref->rank == mesh->rank ? input : payload_of(mesh, plan, ref->rank, mesh->at);
-            from[s] = base + ref->block * pitch + ref->offset;
+            from[s] = base + gyre_exchange_at(plan, ref);
         }
         if (bytes)
             gyre_turn_fold(plan, &to, 1, from, move->sources, bytes, false);

@@ -5,6 +5,20 @@
 
 #include "collectives/mapped/turn.h"
 
+/* Where a rank shows its INPUT of a turn to devices, and to all where the line has no room. */
+static inline uint8_t *gyre_exchange_payload(const struct gyre_mesh *mesh, uint32_t rank,
+                                             uint64_t turn)
+{
+    return mesh->inbox[rank]->payload[turn % GYRE_BOARD_SLOTS];
+}
+
+/* Bytes from the beginning of a rank's INPUT, or of its copy, to what a move reads. */
+static inline uint64_t gyre_exchange_at(const struct gyre_plan *plan,
+                                        const struct gyre_block_ref *ref)
+{
+    return ref->block * plan->shape.count * plan->element + ref->offset;
+}
+
 /* Writes this rank's line of the turn that has begun. */
 void gyre_exchange_publish(struct gyre_mesh *mesh, const struct gyre_plan *plan, const void *input,
                            uint64_t fingerprint);

@@ -7,23 +7,26 @@
  * An operation whose stream runs the turn has its line written ahead, and is looked after once in
  * the middle: its turn is the one under way while the lines of peers are read.
  *
- *     mapped.c              the entry: begins, runs and ends turns
- *     exchange.c            EXCHANGE
- *     push.c                PUSH by the processor
- *     places.c              the lines of a PUSH: where each rank's buffers are
- *     slices.c              the bytes of a slice, and how far all ranks are
- *     turn.c                when a line may be written, and arithmetic
- *     mesh.c                boards and inboxes of all ranks, as board.h lays them out
- *     device/push.c         PUSH by a device
- *     device/push_stream.c  PUSH in the order of a stream, which may run the turn alone
- *     device/alone.c        the books of turns that streams run
- *     device/moves.c        the moves of a PUSH as a device's folds
- *     device/words.c        words in inboxes: how far ranks are in turns of devices
- *     device/window.c       device memory that peers map, in place of what they cannot
+ *     mapped.c                  the entry: begins, runs and ends turns
+ *     exchange.c                EXCHANGE
+ *     push.c                    PUSH by the processor
+ *     places.c                  the lines of a PUSH: where each rank's buffers are
+ *     slices.c                  the bytes of a slice, and how far all ranks are
+ *     turn.c                    when a line may be written, and arithmetic
+ *     mesh.c                    boards and inboxes of all ranks, as board.h lays them out
+ *     device/push.c             PUSH by a device
+ *     device/push_stream.c      PUSH in the order of a stream, which may run the turn alone
+ *     device/alone.c            the books of turns that streams run
+ *     device/exchange_stream.c  EXCHANGE in the order of a stream, which runs the turn alone
+ *     device/moves.c            the moves of a PUSH as a device's folds
+ *     device/words.c            words in inboxes: how far ranks are in turns of devices
+ *     device/window.c           device memory that peers map, in place of what they cannot
  *
  * Tested by tests/sim/mesh.c. */
 #include "collectives/mapped/mapped.h"
 
+#include "collectives/mapped/device/alone.h"
+#include "collectives/mapped/device/exchange_stream.h"
 #include "collectives/mapped/device/push.h"
 #include "collectives/mapped/device/push_stream.h"
 #include "collectives/mapped/device/window.h"
@@ -86,6 +89,8 @@ bool gyre_mapped_begin(struct gyre_mesh *mesh, struct gyre_operation *op)
         take_turn(mesh, op);
     if (op->plan->form == GYRE_FORM_PUSH)
         begin_push(mesh, op);
+    else if (op->alone)
+        gyre_exchange_announce(mesh, op);
     else
         gyre_exchange_publish(mesh, op->plan, op->input, op->fingerprint);
     return true;
@@ -95,6 +100,8 @@ void gyre_mapped_take(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
     struct gyre_announcement places;
     take_turn(mesh, op);
+    if (op->plan->form != GYRE_FORM_PUSH)
+        return;
     gyre_places_find(mesh, op, &places);
     gyre_places_take(mesh, op, &places);
 }
@@ -106,9 +113,12 @@ void gyre_mapped_adopt(struct gyre_mesh *mesh, struct gyre_operation *op)
     mesh->current = (struct gyre_turn){.op = op};
 }
 
-static bool run_exchange_turn(struct gyre_mesh *mesh, const struct gyre_operation *op, bool *over)
+static bool run_exchange_turn(struct gyre_mesh *mesh, struct gyre_operation *op, bool *over)
 {
     struct gyre_op_name name = {op->sequence, op->fingerprint};
+    *over = false;
+    if (op->alone)
+        return gyre_exchange_resolve(mesh, op);
     *over = gyre_exchange_finish(mesh, op->plan, op->input, op->output, name, 0) == 0;
     return *over;
 }
@@ -154,9 +164,17 @@ bool gyre_mapped_run(struct gyre_mesh *mesh, struct gyre_operation **ended)
     return moved;
 }
 
+static bool is_passed(const struct gyre_mesh *mesh, const struct gyre_operation *op)
+{
+    if (op->captured)
+        return true;
+    return op->plan->form == GYRE_FORM_PUSH ? gyre_push_is_over(mesh, op)
+                                            : op->steps == GYRE_ALONE_FOLDED;
+}
+
 bool gyre_mapped_passes(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
-    if (!op->captured && !gyre_push_is_over(mesh, op))
+    if (!is_passed(mesh, op))
         return false;
     gyre_turn_end(mesh, op->turn);
     return true;
@@ -166,6 +184,8 @@ uint32_t gyre_mapped_waits_on(const struct gyre_mesh *mesh, const struct gyre_op
 {
     if (!op->resolved)
         return gyre_turn_waits_on(mesh, op->turn);
+    if (op->plan->form == GYRE_FORM_EXCHANGE)
+        return gyre_exchange_waits_on(mesh, op);
     const uint32_t rank = gyre_words_wait_on(mesh, GYRE_WORD_ARRIVED, op->turn);
     return rank == GYRE_RECORD_NOBODY ? gyre_words_wait_on(mesh, GYRE_WORD_PUSHED, op->turn) : rank;
 }

@@ -59,9 +59,18 @@ int gyre_mesh_create(struct gyre_domain *domain, const struct gyre_mesh_options 
     return status;
 }
 
+static bool all_have_devices(const struct gyre_mesh *mesh)
+{
+    bool all = true;
+    for (uint32_t rank = 0; rank < mesh->n && all; rank++)
+        all = gyre_domain_has_cuda(mesh->domain, gyre_mesh_world(mesh, rank));
+    return all;
+}
+
 int gyre_mesh_meet(struct gyre_mesh *mesh, const uint32_t *ids, struct gyre_trouble *trouble)
 {
     int status = 0;
+    mesh->all_devices = all_have_devices(mesh);
     for (uint32_t rank = 0; !status && rank < mesh->n; rank++)
         if (rank != mesh->rank)
             status = find_peer(mesh, rank, ids ? ids[2 * rank] : mesh->board_id,

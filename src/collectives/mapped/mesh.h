@@ -46,6 +46,7 @@ struct gyre_mesh {
     uint32_t board_id, inbox_id;
 
     /* Streams that write and await words of inboxes (device/words.h). */
+    bool all_devices; /* every rank has a device */
     bool words_locked, words_refused;
     uint32_t ahead; /* operations in flight whose lines are written ahead */
     uint32_t inbox_of[GYRE_PEERS_MAPPED_MAX];       /* region ids */

@@ -132,11 +132,7 @@ int gyre_places_leave_device(struct gyre_mesh *mesh, struct gyre_operation *op)
     struct gyre_turn *turn = &mesh->current;
     const struct gyre_announcement nowhere = {0};
     struct gyre_trouble trouble = {0};
-    struct gyre_host_mirror *mirror;
-    const struct gyre_request request = {
-        .input = {(void *)(uintptr_t)op->input, op->plan->input_bytes, GYRE_MEMORY_CUDA, true},
-        .output = {op->output, op->plan->output_bytes, GYRE_MEMORY_CUDA, true}};
-    int status = gyre_mirror_make(mesh->mirrors, op->plan, &request, &mirror, &trouble);
+    int status = gyre_mirror_leave_device(mesh->mirrors, op, &trouble);
     if (status) {
         gyre_fault_record(mesh->fault, status, gyre_mesh_world(mesh, mesh->rank), false, &trouble);
         return status;
@@ -144,8 +140,6 @@ int gyre_places_leave_device(struct gyre_mesh *mesh, struct gyre_operation *op)
     for (uint32_t rank = 0; rank < mesh->n; rank++)
         if (turn->devices >> rank & 1)
             turn->input[rank] = NULL, turn->output[rank] = NULL;
-    op->direct = false;
-    gyre_mirror_use(op, mirror);
     op->output_region = 0; /* peers write the inbox */
     gyre_places_take(mesh, op, &nowhere);
     return 0;

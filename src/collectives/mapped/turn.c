@@ -6,6 +6,7 @@
 #include "collectives/mapped/turn.h"
 
 #include "base/copy.h"
+#include "collectives/mapped/device/words.h"
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
@@ -19,6 +20,13 @@ bool gyre_turn_look(struct gyre_mesh *mesh, uint64_t turn)
     }
     mesh->safe = least;
     return turn <= mesh->safe + GYRE_BOARD_SLOTS;
+}
+
+int gyre_line_of_stream(const struct gyre_mesh *mesh, uint32_t rank, uint64_t fingerprint)
+{
+    if (gyre_peer_line(mesh, rank, mesh->at)->fingerprint != fingerprint)
+        return GYRE_MISMATCH;
+    return gyre_words_came(mesh, GYRE_WORD_ARRIVED, rank, mesh->at) ? 0 : GYRE_AGAIN;
 }
 
 uint32_t gyre_turn_waits_on(const struct gyre_mesh *mesh, uint64_t turn)

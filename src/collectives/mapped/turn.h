@@ -16,14 +16,20 @@ static inline const struct gyre_line *gyre_peer_line(const struct gyre_mesh *mes
     return &mesh->board[rank]->line[turn % GYRE_BOARD_SLOTS];
 }
 
+/* Looks at a peer's line of the turn under way, whose payload a stream brings. Returns what
+ * gyre_line_state() does. */
+int gyre_line_of_stream(const struct gyre_mesh *mesh, uint32_t rank, uint64_t fingerprint);
+
 /* Looks at a peer's line of the turn under way. 0: the line has come, and is of the same operation;
  * GYRE_AGAIN: not yet; GYRE_MISMATCH. */
 static inline int gyre_line_state(const struct gyre_mesh *mesh, uint32_t rank, uint64_t fingerprint)
 {
     const struct gyre_line *line = gyre_peer_line(mesh, rank, mesh->at);
-    if (atomic_load_explicit(&line->stamp, memory_order_acquire) != mesh->at)
-        return GYRE_AGAIN;
-    return line->fingerprint == fingerprint ? 0 : GYRE_MISMATCH;
+    const uint64_t stamp = atomic_load_explicit(&line->stamp, memory_order_acquire);
+    if (stamp == mesh->at)
+        return line->fingerprint == fingerprint ? 0 : GYRE_MISMATCH;
+    return stamp == (mesh->at | GYRE_STAMP_OF_STREAM) ? gyre_line_of_stream(mesh, rank, fingerprint)
+                                                      : GYRE_AGAIN;
 }
 
 /* Whether the line of `turn` may be written: looks whether a peer still needs the turn that used

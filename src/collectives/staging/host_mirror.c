@@ -194,6 +194,21 @@ void gyre_mirror_use(struct gyre_operation *op, struct gyre_host_mirror *mirror)
         op->output = mirror->host_output;
 }
 
+int gyre_mirror_leave_device(struct gyre_mirror_pool *pool, struct gyre_operation *op,
+                             struct gyre_trouble *trouble)
+{
+    struct gyre_host_mirror *mirror;
+    const struct gyre_request request = {
+        .input = {(void *)(uintptr_t)op->input, op->plan->input_bytes, GYRE_MEMORY_CUDA, true},
+        .output = {op->output, op->plan->output_bytes, GYRE_MEMORY_CUDA, true}};
+    int status = gyre_mirror_make(pool, op->plan, &request, &mirror, trouble);
+    if (status)
+        return status;
+    op->direct = false;
+    gyre_mirror_use(op, mirror);
+    return 0;
+}
+
 /* -- copies ------------------------------------------------------------------------------------ */
 
 /* All slices of a parcel as one slice. */

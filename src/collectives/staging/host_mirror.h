@@ -35,6 +35,10 @@ int gyre_mirror_make(struct gyre_mirror_pool *pool, const struct gyre_plan *plan
 /* Lets the operation run on the host mirror from here on. NULL: on its own buffers. */
 void gyre_mirror_use(struct gyre_operation *op, struct gyre_host_mirror *mirror);
 
+/* Has an operation that was a device's run on a host mirror after all. */
+int gyre_mirror_leave_device(struct gyre_mirror_pool *pool, struct gyre_operation *op,
+                             struct gyre_trouble *trouble);
+
 /* Posts the operation's way on a stream: its copies in, the words at which the stream arrives and
  * waits, and its copies out. The stream arrives in at most GYRE_MIRROR_STEPS steps. NULL: an
  * operation without a mirror, which has the words alone. Of a mirror that could not be locked the

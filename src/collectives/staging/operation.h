@@ -27,7 +27,7 @@ struct gyre_operation {
     struct gyre_host_mirror *mirror;     /* holds input and output, not the caller's; NULL: none */
     struct gyre_push_window *window;     /* has input and output, as `mirror`; NULL: none */
     bool giving;                         /* all has run, and OUTPUT is on its way to the caller's */
-    bool direct;                         /* PUSH: a device runs it, if every rank's can */
+    bool direct;                         /* a device runs it; a PUSH: if every rank's can */
     uint8_t *table;                      /* of its folds that stand on a stream; NULL: none do */
     bool folding;                        /* the stream may fold by the table */
     uint64_t turn;                       /* on mapped memory; 0: not known yet */
@@ -35,7 +35,7 @@ struct gyre_operation {
     uint32_t output_region;              /* as the line says; 0: no peer maps OUTPUT */
     bool alone;                          /* its stream runs the turn (device/push_stream.h) */
     uint32_t captured;                   /* into a graph, as which of those; 0: not */
-    bool resolved;                       /* ahead, and the table is filled */
+    bool resolved;                       /* ahead, and the lines were read */
     uint64_t steps;                      /* alone: those that were seen of its stream */
     bool awaits_stream;                  /* it begins when the stream has come */
     bool held;                           /* released at its end: only a stream waits for it */

@@ -1,6 +1,7 @@
 /* Moves and their folds. Tested by tests/program/cuda/collectives.c and streams.c. */
 #include "collectives/mapped/device/moves.h"
 
+#include "collectives/mapped/exchange.h"
 #include "collectives/mapped/slices.h"
 #include "collectives/mapped/turn.h"
 
@@ -142,4 +143,36 @@ int gyre_moves_copy_on(const struct gyre_mesh *mesh, void *stream, void *to, con
         .destination = &to, .destinations = 1, .source = &from, .sources = 1, .count = bytes};
     return gyre_fold_queue_fold_on(mesh->mirrors->fold_queue, stream, fold_of_copy(mesh), &task,
                                    trouble);
+}
+
+/* Finds the addresses of a move of an EXCHANGE, whose OUTPUT is this rank's own. */
+static void *find_exchange_places(const struct gyre_mesh *mesh, const struct gyre_operation *op,
+                                  const struct gyre_move *move, const void **from)
+{
+    const struct gyre_block_ref *end = move->destination;
+    for (uint32_t s = 0; s < move->sources; s++) {
+        const struct gyre_block_ref *ref = &move->source[s];
+        const uint8_t *base =
+            ref->rank == mesh->rank ? op->input : gyre_exchange_payload(mesh, ref->rank, op->turn);
+        from[s] = base + gyre_exchange_at(op->plan, ref);
+    }
+    return op->output + gyre_plan_block_at(op->plan, end->block) + end->offset;
+}
+
+int gyre_moves_exchange_on(const struct gyre_mesh *mesh, const struct gyre_operation *op,
+                           void *stream, struct gyre_trouble *trouble)
+{
+    const struct gyre_rank_moves *moves = op->plan->exchange.moves;
+    int status = 0;
+    for (uint32_t m = 0; m < moves->moves && !status; m++) {
+        const struct gyre_move *move = &moves->move[m];
+        const void *from[GYRE_PEERS_MAPPED_MAX];
+        void *to = find_exchange_places(mesh, op, move, from);
+        const bool folds = move_folds(op->plan, move);
+        const struct gyre_fold_task task = task_of_move(op->plan, move, &to, from);
+        if (task.count && (folds || to != from[0]))
+            status = gyre_fold_queue_fold_on(mesh->mirrors->fold_queue, stream,
+                                             fold_of_move(mesh, op->plan, folds), &task, trouble);
+    }
+    return status;
 }

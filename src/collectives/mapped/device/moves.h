@@ -24,4 +24,8 @@ void gyre_moves_empty(const struct gyre_mesh *mesh, const struct gyre_operation 
 int gyre_moves_copy_on(const struct gyre_mesh *mesh, void *stream, void *to, const void *from,
                        uint64_t bytes, struct gyre_trouble *trouble);
 
+/* Puts the moves of an EXCHANGE on the stream, whose INPUTs are in the payloads of its turn. */
+int gyre_moves_exchange_on(const struct gyre_mesh *mesh, const struct gyre_operation *op,
+                           void *stream, struct gyre_trouble *trouble);
+
 #endif

@@ -131,7 +131,8 @@ static int post_arrival(const struct gyre_mesh *mesh, const struct gyre_operatio
     struct gyre_stream_word list[GYRE_WORDS_POSTED_MAX];
     uint32_t count = gyre_words_to_tell(mesh, GYRE_WORD_ARRIVED, op->turn, list);
     list[count++] = (struct gyre_stream_word){way->arrived, way->before + GYRE_ALONE_ARRIVED, true};
-    count += gyre_words_to_await(mesh, GYRE_WORD_ARRIVED, op->turn, list + count);
+    count +=
+        gyre_words_to_await(mesh, GYRE_WORD_ARRIVED, op->turn, GYRE_WORDS_OF_ALL, list + count);
     list[count++] = (struct gyre_stream_word){way->word, way->before + 1, false};
     return gyre_fold_queue_words_on(mesh->mirrors->fold_queue, stream, list, count, trouble);
 }
@@ -145,7 +146,7 @@ static int post_departure(const struct gyre_mesh *mesh, const struct gyre_operat
     struct gyre_stream_word list[GYRE_WORDS_POSTED_MAX];
     uint32_t count = gyre_words_to_tell(mesh, GYRE_WORD_PUSHED, op->turn, list);
     list[count++] = (struct gyre_stream_word){way->arrived, way->before + GYRE_ALONE_FOLDED, true};
-    count += gyre_words_to_await(mesh, GYRE_WORD_PUSHED, op->turn, list + count);
+    count += gyre_words_to_await(mesh, GYRE_WORD_PUSHED, op->turn, GYRE_WORDS_OF_ALL, list + count);
     int status = gyre_fold_queue_words_on(fold_queue, stream, list, count, trouble);
     if (!status)
         status = gyre_window_post_out(op->window, stream, trouble);

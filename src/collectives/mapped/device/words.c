@@ -58,19 +58,11 @@ static bool keep_views(struct gyre_mesh *mesh)
     return kept;
 }
 
-static bool all_have_devices(const struct gyre_mesh *mesh)
-{
-    bool all = true;
-    for (uint32_t rank = 0; rank < mesh->n && all; rank++)
-        all = gyre_domain_has_cuda(mesh->domain, gyre_mesh_world(mesh, rank));
-    return all;
-}
-
 /* In a quiet moment: to lock memory may wait for a device. */
 static void lock_all(struct gyre_mesh *mesh)
 {
     struct gyre_trouble trouble = {0};
-    bool locked = all_have_devices(mesh) && keep_views(mesh);
+    bool locked = mesh->all_devices && keep_views(mesh);
     for (uint32_t rank = 0; rank < mesh->n && locked; rank++) {
         locked = lock_inbox(mesh, rank, &trouble) == 0;
         if (!locked)
@@ -140,11 +132,16 @@ static bool has_come(uint64_t value, uint64_t turn)
     return (int64_t)(value - turn) >= 0;
 }
 
+bool gyre_words_came(const struct gyre_mesh *mesh, enum gyre_inbox_word word, uint32_t rank,
+                     uint64_t turn)
+{
+    return has_come(atomic_load(word_at(mesh, mesh->rank, word, rank, turn)), turn);
+}
+
 uint32_t gyre_words_wait_on(const struct gyre_mesh *mesh, enum gyre_inbox_word word, uint64_t turn)
 {
     for (uint32_t rank = 0; rank < mesh->n; rank++)
-        if (rank != mesh->rank &&
-            !has_come(atomic_load(word_at(mesh, mesh->rank, word, rank, turn)), turn))
+        if (rank != mesh->rank && !gyre_words_came(mesh, word, rank, turn))
             return gyre_mesh_world(mesh, rank);
     return GYRE_RECORD_NOBODY;
 }
@@ -157,11 +154,17 @@ static void fill_word(_Atomic uint64_t *word, uint64_t turn)
         continue;
 }
 
+void gyre_words_stand_in(const struct gyre_mesh *mesh, enum gyre_inbox_word word, uint32_t rank,
+                         uint64_t turn)
+{
+    fill_word(word_at(mesh, mesh->rank, word, rank, turn), turn);
+}
+
 void gyre_words_fill(struct gyre_mesh *mesh, uint64_t turn)
 {
     for (uint32_t rank = 0; rank < mesh->n; rank++)
         for (int word = 0; word < GYRE_INBOX_WORDS && rank != mesh->rank; word++)
-            fill_word(word_at(mesh, mesh->rank, (enum gyre_inbox_word)word, rank, turn), turn);
+            gyre_words_stand_in(mesh, (enum gyre_inbox_word)word, rank, turn);
 }
 
 /* -- by streams -------------------------------------------------------------------------------- */
@@ -179,14 +182,16 @@ static _Atomic uint64_t *find_word(const struct gyre_mesh *mesh, uint32_t inbox,
                     : word_at(mesh, inbox, word, writer, of.number);
 }
 
-/* Lists what a stream writes into the inbox of each peer, or awaits of each in its own rank's. */
+/* Lists what a stream writes into the inbox of each peer, or awaits of each in its own rank's; of
+ * those `ranks`, as bits. */
 static uint32_t list_words(const struct gyre_mesh *mesh, enum gyre_inbox_word word,
-                           struct words_of of, bool tells, struct gyre_stream_word *list)
+                           struct words_of of, bool tells, uint64_t ranks,
+                           struct gyre_stream_word *list)
 {
     const uint32_t own = mesh->rank;
     uint32_t count = 0;
     for (uint32_t rank = 0; rank < mesh->n; rank++)
-        if (rank != own)
+        if (rank != own && ranks >> rank & 1)
             list[count++] = (struct gyre_stream_word){
                 find_word(mesh, tells ? rank : own, word, tells ? own : rank, of),
                 of.graph ? 1 : of.number, tells};
@@ -196,13 +201,13 @@ static uint32_t list_words(const struct gyre_mesh *mesh, enum gyre_inbox_word wo
 uint32_t gyre_words_to_tell(const struct gyre_mesh *mesh, enum gyre_inbox_word word, uint64_t turn,
                             struct gyre_stream_word *list)
 {
-    return list_words(mesh, word, (struct words_of){false, turn}, true, list);
+    return list_words(mesh, word, (struct words_of){false, turn}, true, GYRE_WORDS_OF_ALL, list);
 }
 
 uint32_t gyre_words_to_await(const struct gyre_mesh *mesh, enum gyre_inbox_word word, uint64_t turn,
-                             struct gyre_stream_word *list)
+                             uint64_t ranks, struct gyre_stream_word *list)
 {
-    return list_words(mesh, word, (struct words_of){false, turn}, false, list);
+    return list_words(mesh, word, (struct words_of){false, turn}, false, ranks, list);
 }
 
 /* -- of a graph -------------------------------------------------------------------------------- */
@@ -210,13 +215,13 @@ uint32_t gyre_words_to_await(const struct gyre_mesh *mesh, enum gyre_inbox_word 
 uint32_t gyre_words_to_tell_captured(const struct gyre_mesh *mesh, enum gyre_inbox_word word,
                                      uint32_t number, struct gyre_stream_word *list)
 {
-    return list_words(mesh, word, (struct words_of){true, number}, true, list);
+    return list_words(mesh, word, (struct words_of){true, number}, true, GYRE_WORDS_OF_ALL, list);
 }
 
 uint32_t gyre_words_to_await_captured(const struct gyre_mesh *mesh, enum gyre_inbox_word word,
                                       uint32_t number, struct gyre_stream_word *list)
 {
-    return list_words(mesh, word, (struct words_of){true, number}, false, list);
+    return list_words(mesh, word, (struct words_of){true, number}, false, GYRE_WORDS_OF_ALL, list);
 }
 
 bool gyre_words_come_captured(const struct gyre_mesh *mesh, enum gyre_inbox_word word,

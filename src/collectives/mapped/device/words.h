@@ -18,6 +18,7 @@
 #include "collectives/mapped/mesh.h"
 
 #define GYRE_WORDS_POSTED_MAX (2 * GYRE_PEERS_MAPPED_MAX + 2) /* in one post to a stream */
+#define GYRE_WORDS_OF_ALL     UINT64_MAX                      /* ranks, as bits */
 
 /* Locks the words, in a quiet moment; false: they are not locked now. */
 bool gyre_words_lock(struct gyre_mesh *mesh);
@@ -35,6 +36,10 @@ static inline bool gyre_words_are_free(const struct gyre_mesh *mesh, uint64_t tu
 /* Writes the word of this rank in each peer's inbox. */
 void gyre_words_tell(struct gyre_mesh *mesh, enum gyre_inbox_word word, uint64_t turn);
 
+/* Whether that rank, or its stream, has written its word of the turn. */
+bool gyre_words_came(const struct gyre_mesh *mesh, enum gyre_inbox_word word, uint32_t rank,
+                     uint64_t turn);
+
 /* The first rank, by its number in the domain, that has not written its word of the turn; all have:
  * GYRE_RECORD_NOBODY. */
 uint32_t gyre_words_wait_on(const struct gyre_mesh *mesh, enum gyre_inbox_word word, uint64_t turn);
@@ -45,16 +50,18 @@ static inline bool gyre_words_come(const struct gyre_mesh *mesh, enum gyre_inbox
     return gyre_words_wait_on(mesh, word, turn) == GYRE_RECORD_NOBODY;
 }
 
-/* Writes, in this rank's inbox, the words of the turn that have not come, in their writers' stead:
- * a stream of this rank waits for them. */
+/* Write, in this rank's inbox, a word of the turn that has not come, or all of them, in their
+ * writers' stead: a stream of this rank waits for them. */
+void gyre_words_stand_in(const struct gyre_mesh *mesh, enum gyre_inbox_word word, uint32_t rank,
+                         uint64_t turn);
 void gyre_words_fill(struct gyre_mesh *mesh, uint64_t turn);
 
-/* Describe what a stream writes into each peer's inbox, and what it waits for in this rank's own.
- * Return the number of words. */
+/* Describe what a stream writes into each peer's inbox, and for what words of `ranks` the stream
+ * waits in this rank's own. Return the number of words. */
 uint32_t gyre_words_to_tell(const struct gyre_mesh *mesh, enum gyre_inbox_word word, uint64_t turn,
                             struct gyre_stream_word *list);
 uint32_t gyre_words_to_await(const struct gyre_mesh *mesh, enum gyre_inbox_word word, uint64_t turn,
-                             struct gyre_stream_word *list);
+                             uint64_t ranks, struct gyre_stream_word *list);
 
 /* The same four for an operation of a graph, by its number. Nobody overtakes: a peer writes a word
  * again only when the owner has set back what it wrote before. */
