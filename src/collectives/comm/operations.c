@@ -370,16 +370,20 @@ static int admit_stream(struct gyre_comm *comm, void *stream, bool *captured)
     return status;
 }
 
-/* Refuses an operation that can be no part of a graph. */
-static int admit_to_graph(struct gyre_comm *comm, struct gyre_plan *plan,
-                          const struct gyre_request *request)
+/* Finds the plan of an operation that a graph will run, or refuses the operation. What is short
+ * enough for an EXCHANGE is a PUSH there: a graph's launches have no turns, and so no payloads. */
+static int admit_to_graph(struct gyre_comm *comm, const struct gyre_request *request,
+                          struct gyre_plan **plan)
 {
-    const char *bar = gyre_push_bars_graph(comm->mesh, plan, request);
+    struct gyre_shape shape = request->shape;
+    shape.in_graph = (*plan)->form == GYRE_FORM_EXCHANGE;
+    int status = shape.in_graph ? find_plan(comm, &shape, plan) : 0;
+    const char *bar = status ? NULL : gyre_push_bars_graph(comm->mesh, *plan, request);
     return bar ? gyre_trouble_set(gyre_thread_trouble(), GYRE_UNSUPPORTED,
                                   "the caller's stream is being captured into a CUDA graph, of "
                                   "which this operation is no part: %s",
                                   bar)
-               : 0;
+               : status;
 }
 
 /* Runs an operation of one rank alone in a stream's order: there is one block, and the stream
@@ -414,7 +418,7 @@ static int begin_on(struct gyre_comm *comm, const struct gyre_request *request, 
     if (!status)
         status = admit_stream(comm, stream, &captured);
     if (!status && captured)
-        status = admit_to_graph(comm, plan, request);
+        status = admit_to_graph(comm, request, &plan);
     if (!status)
         status = start_plan(comm, plan, request, goes_alone(comm, plan, request), &op);
     if (status)

@@ -189,7 +189,8 @@ static int choose_form(struct gyre_plan *plan, const struct gyre_plan_options *o
 {
     struct gyre_plan_push bound;
     struct gyre_binding binding = {0};
-    bool small = plan->slices == 1 && longest_input(&plan->shape, options->n) <= GYRE_EXCHANGE_MAX;
+    bool small = plan->slices == 1 && !plan->shape.in_graph &&
+                 longest_input(&plan->shape, options->n) <= GYRE_EXCHANGE_MAX;
     bool to_one = !small && plan->shape.verb == GYRE_VERB_GATHER;
     if (!options->mapped || !bind_moves(plan, options, to_one, &bound, &binding)) {
         if (binding.lacks_memory)

@@ -20,6 +20,7 @@ struct gyre_shape {
     struct gyre_blocks blocks;
     bool barrier;        /* an all-reduce whose result no rank reads */
     bool in_order;       /* only the left fold over ranks 0 … n-1 is allowed */
+    bool in_graph;       /* of a CUDA graph: no EXCHANGE, however short */
     uint32_t calls;      /* of a group that travel as this operation; 0: a single call */
     uint64_t pattern;    /* a hash of all else that must be equal on all ranks for these calls */
     gyre_fold fold;      /* of a reduction that the caller made; NULL: the kernels' own */
@@ -37,7 +38,8 @@ static inline bool gyre_shape_same(const struct gyre_shape *a, const struct gyre
 {
     return a->count == b->count && a->type == b->type && a->op == b->op && a->verb == b->verb &&
            a->root == b->root && a->barrier == b->barrier && a->in_order == b->in_order &&
-           a->pattern == b->pattern && a->fold == b->fold && a->context == b->context &&
+           a->in_graph == b->in_graph && a->pattern == b->pattern && a->fold == b->fold &&
+           a->context == b->context &&
            ((!a->blocks.count && !b->blocks.count) || gyre_blocks_same(&a->blocks, &b->blocks, n));
 }
 

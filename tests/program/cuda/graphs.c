@@ -16,6 +16,7 @@
 #define LAUNCHES 5
 
 struct bench {
+    uint64_t count; /* of the elements that operations have */
     CUstream stream, beside;
     float *memory, *other; /* the device's */
     float *host, *want;
@@ -36,7 +37,8 @@ static int copy(void *to, const void *from, CUstream stream)
 
 static int sum_on(struct gyre_comm *comm, const struct bench *bench, CUstream stream)
 {
-    return gyre_all_reduce_on(comm, bench->memory, bench->other, COUNT, GYRE_F32, GYRE_SUM, stream);
+    return gyre_all_reduce_on(comm, bench->memory, bench->other, bench->count, GYRE_F32, GYRE_SUM,
+                              stream);
 }
 
 /* Makes streams in the device's context, and the first operation on one, which locks what graphs
@@ -44,6 +46,7 @@ static int sum_on(struct gyre_comm *comm, const struct bench *bench, CUstream st
 static int set_up(struct gyre_comm *comm, struct bench *bench)
 {
     CUcontext context;
+    bench->count = COUNT;
     bench->host = calloc(COUNT, 4);
     bench->want = calloc(COUNT, 4);
     if (gyre_alloc_device(comm, COUNT * 4, (void **)&bench->memory) ||
@@ -69,7 +72,7 @@ static void free_bench(const struct bench *bench)
 static int call_three(struct gyre_comm *comm, const struct bench *bench, CUstream stream)
 {
     return rig_check(sum_on(comm, bench, stream) == 0, comm, "a sum") ||
-           rig_check(gyre_broadcast_on(comm, bench->other, bench->memory, COUNT, GYRE_F32, 1,
+           rig_check(gyre_broadcast_on(comm, bench->other, bench->memory, bench->count, GYRE_F32, 1,
                                        stream) == 0,
                      comm, "a broadcast") ||
            rig_check(sum_on(comm, bench, stream) == 0, comm, "a second sum");
@@ -117,8 +120,9 @@ static int launch_often(struct gyre_comm *comm, struct rig *rig)
 {
     struct bench bench;
     CUgraphExec executable = NULL;
-    (void)rig;
-    int bad = set_up(comm, &bench) || capture(comm, &bench, &executable, call_three);
+    int bad = set_up(comm, &bench);
+    bench.count = *(const uint64_t *)rig->argument;
+    bad = bad || capture(comm, &bench, &executable, call_three);
     for (int round = 0; round < 4 && !bad; round++)
         bad = compare(comm, &bench, executable, round) ||
               rig_check(gyre_barrier(comm) == 0, comm, "a round");
@@ -134,16 +138,30 @@ static void slow_down_rank_1(const struct rig *rig, int rank)
         setenv("FAKECUDA_DELAY", "2000", 1);
 }
 
-static void launches_have_the_same_bits(void **state)
+static void compare_with_calls(uint64_t count)
 {
-    (void)state;
     for (int n = 2; n <= 4; n++)
         assert_int_equal(rig_run(&(struct rig){.n = n,
                                                .transport = "auto",
                                                .before = slow_down_rank_1,
-                                               .body = launch_often},
+                                               .body = launch_often,
+                                               .argument = &count},
                                  60),
                          0);
+}
+
+static void launches_have_the_same_bits(void **state)
+{
+    (void)state;
+    compare_with_calls(COUNT);
+}
+
+/* What calls do as an EXCHANGE. */
+static void short_launches_have_the_same_bits(void **state)
+{
+    (void)state;
+    compare_with_calls(2);
+    compare_with_calls(1001);
 }
 
 /* -- what is refused --------------------------------------------------------------------------- */
@@ -166,7 +184,6 @@ static int refuse(struct gyre_comm *comm, struct rig *rig)
         return 1;
     void *own = (void *)(uintptr_t)plain;
     int bad = failed(cuStreamBeginCapture(bench.stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) ||
-              refused(comm, bench.memory, bench.other, 4, bench.stream, "4 KiB") ||
               refused(comm, bench.host, bench.want, COUNT, bench.stream, "gyre_alloc_device()") ||
               refused(comm, own, own, COUNT, bench.stream, "gyre_alloc_device()");
     for (uint32_t i = 0; i < GYRE_CAPTURED_MAX && !bad; i++)
@@ -185,11 +202,12 @@ static void what_cannot_be_captured_is_refused(void **state)
 }
 
 /* Rank 1 makes the call that rank 0 captures outside of a capture. */
-static int capture_alone(struct gyre_comm *comm, struct rig *rig)
+static int capture_so_many(struct gyre_comm *comm, struct rig *rig, uint64_t count)
 {
     struct bench bench;
     CUgraphExec executable;
     int bad = set_up(comm, &bench);
+    bench.count = count;
     bad = bad || (gyre_rank(comm) ? call_three(comm, &bench, bench.stream)
                                   : capture(comm, &bench, &executable, call_three));
     int status = gyre_barrier(comm);
@@ -199,10 +217,21 @@ static int capture_alone(struct gyre_comm *comm, struct rig *rig)
     return 0;
 }
 
+static int capture_alone(struct gyre_comm *comm, struct rig *rig)
+{
+    return capture_so_many(comm, rig, COUNT);
+}
+
+static int capture_short_alone(struct gyre_comm *comm, struct rig *rig)
+{
+    return capture_so_many(comm, rig, 2);
+}
+
 static void a_lonely_capture_is_noticed(void **state)
 {
     (void)state;
     rig_expect_story(2, "auto", capture_alone, GYRE_MISMATCH, "graph");
+    rig_expect_story(2, "auto", capture_short_alone, GYRE_MISMATCH, "operations");
 }
 
 /* Rank 1's driver refuses the operation, when rank 0 has it in its graph. */
@@ -318,6 +347,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launches_have_the_same_bits),
+        cmocka_unit_test(short_launches_have_the_same_bits),
         cmocka_unit_test(what_cannot_be_captured_is_refused),
         cmocka_unit_test(a_lonely_capture_is_noticed),
         cmocka_unit_test(half_a_capture_ends_the_job),

@@ -50,8 +50,6 @@ const char *gyre_push_bars_graph(const struct gyre_mesh *mesh, struct gyre_plan 
 {
     if (!mesh)
         return "its ranks do not share memory";
-    if (plan->form == GYRE_FORM_EXCHANGE)
-        return "operations of up to 4 KiB go by the host";
     if (!gyre_push_suits_device(mesh, plan, request))
         return "INPUT and OUTPUT must be memory of gyre_alloc_device() that all ranks' devices map";
     if (!mesh->words_locked)

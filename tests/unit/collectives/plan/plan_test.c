@@ -41,6 +41,24 @@ static void direct_is_fused_on_shared_memory(void **state)
         }
 }
 
+/* A graph's launches have no turns, and so no lines. */
+static void graphs_push_what_is_short(void **state)
+{
+    struct gyre_shape shape = {.verb = GYRE_VERB_ALL_REDUCE, .count = 2, .in_graph = true};
+    const struct gyre_plan_options options = {
+        .n = 2, .mapped = true, .algorithm = gyre_algorithm_find("direct")};
+    struct gyre_trouble trouble = {0};
+    struct gyre_plan *plan;
+    (void)state;
+    assert_int_equal(gyre_plan_create(&shape, &options, &plan, &trouble), 0);
+    assert_int_equal(plan->form, GYRE_FORM_PUSH);
+    gyre_plan_destroy(plan);
+    shape.in_graph = false;
+    assert_int_equal(gyre_plan_create(&shape, &options, &plan, &trouble), 0);
+    assert_int_equal(plan->form, GYRE_FORM_EXCHANGE);
+    gyre_plan_destroy(plan);
+}
+
 /* A rank's INPUT of up to 4 KiB in all blocks travels in the line; more is pushed. */
 static void verbs_with_blocks_are_fused(void **state)
 {
@@ -311,6 +329,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(direct_is_fused_on_shared_memory),
+        cmocka_unit_test(graphs_push_what_is_short),
         cmocka_unit_test(verbs_with_blocks_are_fused),
         cmocka_unit_test(only_all_to_all_stages_in_place),
         cmocka_unit_test(single_blocks_stage_in_the_inbox),
