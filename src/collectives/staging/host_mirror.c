@@ -41,6 +41,7 @@ struct gyre_host_mirror {
     uint64_t last;          /* of what was given back */
 
     bool on_stream; /* the copies stand on the caller's stream */
+    bool by_kernel; /* a kernel makes each copy */
     struct gyre_stream_wait way;
 };
 
@@ -143,7 +144,7 @@ static void begin_mirror(struct gyre_host_mirror *mirror, const struct gyre_mirr
                                                                         : plan->output_bytes);
     mirror->parcels = (plan->slices + mirror->each - 1) / mirror->each;
     mirror->asked = mirror->ready = mirror->given = mirror->last = 0;
-    mirror->on_stream = false;
+    mirror->on_stream = mirror->by_kernel = false;
     mirror->way = (struct gyre_stream_wait){0};
 }
 
@@ -204,6 +205,7 @@ int gyre_mirror_leave_device(struct gyre_mirror_pool *pool, struct gyre_operatio
     int status = gyre_mirror_make(pool, op->plan, &request, &mirror, trouble);
     if (status)
         return status;
+    mirror->by_kernel = mirror->pinned.locked;
     op->direct = false;
     gyre_mirror_use(op, mirror);
     return 0;
@@ -242,6 +244,20 @@ static struct gyre_span piece_of(const struct gyre_host_mirror *mirror,
     return span;
 }
 
+/* Posts a copy. Those of an operation that has left the device may come behind a copy of the
+ * program's, which waits on its engine for that very operation: a kernel needs no engine. */
+static uint64_t post_one_copy(const struct gyre_host_mirror *mirror, void *to, const void *from,
+                              uint64_t bytes)
+{
+    struct gyre_fold_queue *fold_queue = mirror->fold_queue;
+    const struct gyre_fold_task task = {
+        .destination = &to, .destinations = 1, .source = &from, .sources = 1, .count = bytes};
+    if (!mirror->by_kernel)
+        return gyre_fold_queue_copy(fold_queue, to, from, bytes);
+    return gyre_fold_queue_fold(
+        fold_queue, gyre_reduce_table(fold_queue->device->kind)->fold[GYRE_U8][GYRE_OR], &task);
+}
+
 /* Posts the parcel's copies of one buffer and returns the last one's ticket. More blocks than a
  * queue has room for are short: they are waited for. */
 static uint64_t post_mirror_copy(const struct gyre_host_mirror *mirror, uint64_t index,
@@ -250,14 +266,13 @@ static uint64_t post_mirror_copy(const struct gyre_host_mirror *mirror, uint64_t
     const struct gyre_slice slice = slice_of_mirror(mirror, index);
     uint64_t base = slice.first * slice.element, ticket = 0;
     uint32_t pieces = pieces_of(mirror, &slice, buffer);
-    struct gyre_fold_queue *fold_queue = mirror->fold_queue;
     for (uint32_t i = 0; i < pieces; i++) {
         struct gyre_span span = piece_of(mirror, &slice, buffer, i);
         uint64_t at = base + span.at;
-        ticket = buffer == GYRE_INPUT ? gyre_fold_queue_copy(fold_queue, mirror->host_input + at,
-                                                             mirror->input + at, span.bytes)
-                                      : gyre_fold_queue_copy(fold_queue, mirror->output + at,
-                                                             mirror->host_output + at, span.bytes);
+        ticket =
+            buffer == GYRE_INPUT
+                ? post_one_copy(mirror, mirror->host_input + at, mirror->input + at, span.bytes)
+                : post_one_copy(mirror, mirror->output + at, mirror->host_output + at, span.bytes);
     }
     return ticket;
 }
