@@ -155,8 +155,9 @@ static struct repeats repeats_of(const struct gyre_tune_scene *scene, int trial,
                              .blocks = BLOCKS};
     if (repeat.calls * call_ns > BLOCK_NS_MOST)
         repeat.calls = 1 + (int)(BLOCK_NS_MOST / call_ns);
-    if (BLOCKS * call_ns > TRIAL_NS_MOST)
-        repeat.blocks = (int)(TRIAL_NS_MOST / call_ns);
+    double block_ns = call_ns * (1 + warm_calls(scene, 1));
+    if (BLOCKS * block_ns > TRIAL_NS_MOST)
+        repeat.blocks = (int)(TRIAL_NS_MOST / block_ns);
     if (repeat.blocks < BLOCKS_LEAST)
         repeat.blocks = BLOCKS_LEAST;
     return repeat;

@@ -40,6 +40,7 @@
 #define CACHE_KIB_LEAST  (UINT64_C(256))
 #define CACHE_KIB_MOST   (UINT64_C(1) << 20)
 #define WINDOW_KIB_LEAST (UINT64_C(1) << 10)
+#define WINDOW_KIB_MOST  (UINT64_C(1) << 18)
 #define WINDOW_GAIN      0.9 /* a window leaves less than this of the errors without one */
 
 struct fit {
@@ -398,11 +399,11 @@ static int try_window(struct fit *fit, const struct gyre_trial *trial, struct gy
 static int find_spill(struct fit *fit, const struct gyre_trial *trial, struct gyre_tuning *tuning,
                       uint32_t kinds)
 {
-    static const uint64_t percents[] = {10, 20, 30, 40, 60, 80, 120, 160, 240};
+    static const uint64_t percents[] = {10, 20, 40, 60, 90, 140};
     struct window best = {tuning->window_kib, 0}, w;
     int status = try_window(fit, trial, tuning, kinds, best);
     double least = WINDOW_GAIN * sum_of_errors(fit);
-    for (w.kib = WINDOW_KIB_LEAST; w.kib < CACHE_KIB_MOST; w.kib = next_size(w.kib))
+    for (w.kib = WINDOW_KIB_LEAST; w.kib < WINDOW_KIB_MOST; w.kib = next_size(w.kib))
         for (size_t i = 0; !status && i < sizeof percents / sizeof *percents; i++) {
             w.spill_percent = percents[i];
             status = try_window(fit, trial, tuning, kinds, w);
