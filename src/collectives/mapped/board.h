@@ -87,7 +87,7 @@ struct gyre_inbox {
     alignas(4096) _Atomic uint64_t word[GYRE_INBOX_WORDS][GYRE_PEERS_MAPPED_MAX][GYRE_BOARD_SLOTS];
     struct gyre_captured_words captured[GYRE_CAPTURED_MAX];
     _Atomic uint64_t rest[GYRE_PEERS_MAPPED_MAX]; /* the owner's: what seen words become */
-    alignas(64) uint8_t payload[GYRE_BOARD_SLOTS][GYRE_EXCHANGE_MAX]; /* the owner's */
+    alignas(4096) uint8_t payload[GYRE_BOARD_SLOTS][GYRE_EXCHANGE_MAX]; /* the owner's */
     alignas(4096) uint8_t stage[GYRE_STAGE_SLOTS][GYRE_STAGE_BYTES];
 };
 
