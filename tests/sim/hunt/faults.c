@@ -313,8 +313,7 @@ bool hunt_cuts_the_tree(const struct hunt_fault *fault)
     if (!hunt.is->fan_out || !(fails ? guilty > 1 : delays && guilty > 0))
         return cuts;
     for (uint32_t rank = 1; rank < hunt.is->n; rank++)
-        if (hunt_hits(fault, rank))
-            cuts |= (passes_on(rank) && rank != told) || (fails && rank_above(rank) == told);
+        cuts |= hunt_hits(fault, rank) && passes_on(rank) && rank != told;
     return cuts;
 }
 

@@ -201,8 +201,7 @@ bool hunt_guilty(uint32_t rank, int status);
 
 /* Whether ranks may not have heard rank 0 through a tree: the fault has hit, beside another one, a
  * rank that passes the word on and of which the word is not (then rank 0 has others told past it);
- * or, for longer than the dead time, a rank that has to be told past that one; or the line over
- * which a rank hears. */
+ * or the line over which a rank hears. */
 bool hunt_cuts_the_tree(const struct hunt_fault *fault);
 
 /* Whether a failure may name this rank because it had ended. */
