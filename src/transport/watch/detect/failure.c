@@ -44,8 +44,8 @@
 #define TALE    (600 * GYRE_MS)   /* two beats: for the audit, where both states tell too little */
 #define ANSWERS (5 * GYRE_SECOND) /* for ranks' answers, where there is no dead time */
 
-/* A rank that is told as lost, by an echo perhaps, may be stopped and pass nothing on. So those below
- * are called before this process ends. */
+/* Decides. A rank that is told as lost, by an echo perhaps, may be stopped and pass nothing on, so
+ * the ranks below it are called before this process ends. */
 static void decide(struct gyre_failure_detector *detector, bool is_final,
                    const struct gyre_detector_channel *source)
 {
