@@ -68,17 +68,17 @@ struct gyre_domain_loss gyre_domain_loss_of(const struct gyre_domain *domain, ui
         [GYRE_STANDING_VACANT] = GYRE_FATE_LOST,   [GYRE_STANDING_COMING] = GYRE_FATE_LOST};
     const struct gyre_members *members = domain->members;
     uint32_t seat = domain->seat[rank];
-    uint64_t told_at = domain->health.failed_at;
+    const bool blamed = is_blamed(domain, rank); /* only then may `failed_at` be read */
     if (!domain->aside && members->epoch > domain->job.epoch &&
         members->standing[seat] != GYRE_STANDS)
         return (struct gyre_domain_loss){fate[members->standing[seat]],
-                                         is_blamed(domain, rank) ? told_at
-                                                                 : members->at[seat].gone_at};
+                                         blamed ? domain->health.failed_at
+                                                : members->at[seat].gone_at};
     if (domain->watch && seat != members->seat && gyre_watch_peer_ended(domain->watch, rank))
         return (struct gyre_domain_loss){GYRE_FATE_ENDED,
                                          gyre_watch_peer_ended_at(domain->watch, rank)};
-    if (is_blamed(domain, rank))
-        return (struct gyre_domain_loss){GYRE_FATE_LOST, told_at};
+    if (blamed)
+        return (struct gyre_domain_loss){GYRE_FATE_LOST, domain->health.failed_at};
     return (struct gyre_domain_loss){GYRE_FATE_LIVES, 0};
 }
 
