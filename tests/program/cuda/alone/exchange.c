@@ -573,6 +573,9 @@ static int refuse_call(struct gyre_comm *comm, struct rig *rig)
     const struct plant *plant = rig->argument;
     struct bench bench;
     int bad = set_up(comm, &bench) || lock_words(comm, &bench);
+    if (gyre_rank(comm) == 0)
+        rig->shared->flag = 1; /* its barrier is over */
+    rig_until(&rig->shared->flag, 1);
     if (gyre_rank(comm) == 1)
         fakecuda_fail(plant->call, plant->nth, CUDA_ERROR_OUT_OF_MEMORY);
     int status = bad ? 0 : sum_on(comm, &bench, 2, 0);

@@ -350,6 +350,9 @@ static int lose_half(struct gyre_comm *comm, struct rig *rig)
     struct bench bench;
     int bad = set_up(comm, &bench) || sum_on(comm, &bench, 0) ||
               alone_failed(cuStreamSynchronize(bench.stream[0])) || gyre_barrier(comm);
+    if (gyre_rank(comm) == 0)
+        rig->shared->flag = 1; /* its barrier is over */
+    rig_until(&rig->shared->flag, 1);
     if (gyre_rank(comm) == 1)
         fakecuda_fail("cuStreamBatchMemOp", 2, CUDA_ERROR_OUT_OF_MEMORY);
     int status = bad ? 0 : sum_on(comm, &bench, 0);
