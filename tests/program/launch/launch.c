@@ -178,7 +178,7 @@ static void logs_hold_what_each_rank_wrote(void **state)
 static void a_stuck_reader_does_not_block_signals(void **state)
 {
     (void)state;
-    rig_start(&rig, WORDS("-n", "2", SHELL("echo ready >&2; exec yes")));
+    rig_start_endless(&rig, WORDS("-n", "2", SHELL("echo ready >&2; exec yes")));
     rig_wait_for(&rig, "[0] ready");
     int kept = rig.out, held = 0;
     rig.out = -1; /* not read any more */
