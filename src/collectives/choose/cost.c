@@ -39,9 +39,8 @@ struct traffic {
 struct actor {
     uint32_t rank, node;
     struct traffic traffic[GYRE_LINK_KINDS];
-    uint64_t folded;            /* bytes read and written in this round */
-    struct gyre_cost_time busy; /* over all rounds, as `work` */
-    uint64_t work;
+    uint64_t folded;     /* bytes read and written in this round */
+    uint64_t busy, work; /* over all rounds */
 };
 
 struct sample {
@@ -78,22 +77,6 @@ static uint64_t larger_cost(uint64_t a, uint64_t b)
 static uint64_t smaller_cost(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
-}
-
-static struct gyre_cost_time both(struct gyre_cost_time a, struct gyre_cost_time b)
-{
-    return (struct gyre_cost_time){plus(a.all, b.all), plus(a.network, b.network)};
-}
-
-/* a without b, which is a part of it. */
-static struct gyre_cost_time without(struct gyre_cost_time a, struct gyre_cost_time b)
-{
-    return (struct gyre_cost_time){a.all - b.all, a.network - b.network};
-}
-
-static struct gyre_cost_time longer(struct gyre_cost_time a, struct gyre_cost_time b)
-{
-    return b.all > a.all ? b : a;
 }
 
 /* -- who is looked at -------------------------------------------------------------------------- */
@@ -272,36 +255,35 @@ static uint64_t price_traffic(const struct sample *sample, const struct actor *a
     return plus(price_messages(sample, actor, kind), price_bytes(sample, actor, kind));
 }
 
-static struct gyre_cost_time cost_time_of(int kind, uint64_t ps)
+static uint64_t latency_of(const struct sample *sample, const struct actor *actor, int kind)
 {
-    return (struct gyre_cost_time){ps, kind == GYRE_LINK_NETWORK ? ps : 0};
+    const struct gyre_price *price = &sample->link_kinds->tuning->link[kind];
+    const struct traffic *t = &actor->traffic[kind];
+    uint64_t ns = price->latency_ns + (t->granted ? price->grant_ns : 0);
+    return t->sends + t->receives ? ns * 1000 : 0;
 }
 
-static struct gyre_cost_time price_latency(const struct sample *sample, const struct actor *actor)
+static uint64_t price_latency(const struct sample *sample, const struct actor *actor)
 {
-    struct gyre_cost_time latency = {0};
-    for (int kind = 0; kind < GYRE_LINK_KINDS; kind++) {
-        const struct gyre_price *price = &sample->link_kinds->tuning->link[kind];
-        const struct traffic *t = &actor->traffic[kind];
-        uint64_t ns = price->latency_ns + (t->granted ? price->grant_ns : 0);
-        if (t->sends + t->receives)
-            latency = longer(latency, cost_time_of(kind, ns * 1000));
-    }
+    uint64_t latency = 0;
+    for (int kind = 0; kind < GYRE_LINK_KINDS; kind++)
+        latency = larger_cost(latency, latency_of(sample, actor, kind));
     return latency;
 }
 
 /* The time that a burst saves a round: its bytes pass at once, where the network's way was idle
  * while messages were under way and with the cores. */
-static struct gyre_cost_time passes_at_once(const struct sample *sample, const struct actor *actor,
-                                            struct gyre_cost_time latency)
+static uint64_t passes_at_once(const struct sample *sample, const struct actor *actor,
+                               uint64_t latency)
 {
     if (!sample->link_kinds->tuning->burst_bytes)
-        return (struct gyre_cost_time){0};
+        return 0;
     uint64_t burst = scaled(sample->link_kinds->tuning->burst_bytes,
                             kib_price(sample, actor, GYRE_LINK_NETWORK), 1024);
-    uint64_t idle = plus(latency.network, price_messages(sample, actor, GYRE_LINK_NETWORK));
+    uint64_t under_way = latency_of(sample, actor, GYRE_LINK_NETWORK) == latency ? latency : 0;
+    uint64_t idle = plus(under_way, price_messages(sample, actor, GYRE_LINK_NETWORK));
     uint64_t bytes = price_bytes(sample, actor, GYRE_LINK_NETWORK);
-    return cost_time_of(GYRE_LINK_NETWORK, smaller_cost(smaller_cost(burst, bytes), idle));
+    return smaller_cost(smaller_cost(burst, bytes), idle);
 }
 
 /* The price of the folds. On mapped memory folds move the bytes. */
@@ -314,19 +296,20 @@ static uint64_t price_folds(const struct sample *sample, const struct actor *act
 }
 
 /* The time that this round takes the rank. */
-static struct gyre_cost_time price_round(const struct sample *sample, struct actor *actor)
+static uint64_t price_round(const struct sample *sample, struct actor *actor)
 {
-    struct gyre_cost_time links = {0}, fold = {.all = price_folds(sample, actor)};
-    actor->work = plus(actor->work, fold.all);
+    uint64_t links = 0, fold = price_folds(sample, actor);
+    actor->work = plus(actor->work, fold);
     for (int kind = 0; kind < GYRE_LINK_KINDS; kind++)
         if (actor->traffic[kind].sends + actor->traffic[kind].receives) {
-            struct gyre_cost_time price = cost_time_of(kind, price_traffic(sample, actor, kind));
-            links = both(links, price);
-            actor->work = plus(actor->work, price.all - price.network);
+            uint64_t price = price_traffic(sample, actor, kind);
+            links = plus(links, price);
+            if (kind != GYRE_LINK_NETWORK)
+                actor->work = plus(actor->work, price);
         }
-    actor->busy = both(actor->busy, links);
-    struct gyre_cost_time latency = price_latency(sample, actor);
-    return without(both(both(latency, links), fold), passes_at_once(sample, actor, latency));
+    actor->busy = plus(actor->busy, links);
+    uint64_t latency = price_latency(sample, actor);
+    return plus(plus(latency, links), fold) - passes_at_once(sample, actor, latency);
 }
 
 /* -- the cache --------------------------------------------------------------------------------- */
@@ -376,9 +359,9 @@ void gyre_walk_deinit(struct gyre_walk *walk)
 
 /* Walks one round. *busy: a rank of the sample has a step. */
 static int walk_round(struct sample *sample, const struct gyre_algorithm *algorithm, uint64_t index,
-                      struct gyre_walk *walk, struct gyre_cost_time *time, bool *busy)
+                      struct gyre_walk *walk, uint64_t *time, bool *busy)
 {
-    *time = (struct gyre_cost_time){0};
+    *time = 0;
     *busy = false;
     for (uint32_t i = 0; i < sample->actors; i++) {
         if (count_round(sample, algorithm, &sample->actor[i], index, &walk->round))
@@ -386,19 +369,16 @@ static int walk_round(struct sample *sample, const struct gyre_algorithm *algori
         *busy |= walk->round.steps > 0;
     }
     for (uint32_t i = 0; i < sample->actors; i++)
-        *time = longer(*time, price_round(sample, &sample->actor[i]));
+        *time = larger_cost(*time, price_round(sample, &sample->actor[i]));
     return 0;
 }
 
 /* The path with the rounds in which no rank of the sample has a step. In every round that is not
  * idle some rank works; where the sample misses it (a chain goes from rank to rank), the round
  * takes the average time of the others. */
-static struct gyre_cost_time with_unseen(struct gyre_cost_time path, uint64_t rounds, uint64_t seen)
+static uint64_t with_unseen(uint64_t path, uint64_t rounds, uint64_t seen)
 {
-    if (!seen)
-        return path;
-    return (struct gyre_cost_time){scaled(path.all, rounds, seen),
-                                   scaled(path.network, rounds, seen)};
+    return seen ? scaled(path, rounds, seen) : path;
 }
 
 int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice,
@@ -414,21 +394,21 @@ int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_sl
     else
         sample.spill_percent = gyre_cost_spill(&sample.slice, link_kinds);
     int status = fit(walk, algorithm, &sample, &rounds, &idle);
-    for (uint64_t r = 0; !status && r < rounds && cost->path.all <= limit; r++) {
-        struct gyre_cost_time time;
+    for (uint64_t r = 0; !status && r < rounds && cost->path <= limit; r++) {
+        uint64_t time;
         bool busy;
         status = walk_round(&sample, algorithm, r, walk, &time, &busy);
-        cost->path = both(cost->path, time);
+        cost->path = plus(cost->path, time);
         seen += busy;
     }
-    if (cost->path.all <= limit)
+    if (cost->path <= limit)
         cost->path = with_unseen(cost->path, rounds - idle, seen);
     for (uint32_t i = 0; i < sample.actors; i++) {
-        cost->busy = longer(cost->busy, sample.actor[i].busy);
+        cost->busy = larger_cost(cost->busy, sample.actor[i].busy);
         cost->work = larger_cost(cost->work, sample.actor[i].work);
     }
-    if (cost->path.all > limit)
-        cost->path.all = GYRE_COST_NEVER;
+    if (cost->path > limit)
+        cost->path = GYRE_COST_NEVER;
     return status;
 }
 
@@ -437,10 +417,10 @@ int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_sl
 uint64_t gyre_cost_total(const struct gyre_cost *slice, uint64_t count, uint64_t slice_count,
                          uint32_t lanes)
 {
-    if (slice->path.all == GYRE_COST_NEVER)
+    if (slice->path == GYRE_COST_NEVER)
         return GYRE_COST_NEVER;
     if (count <= slice_count)
-        return slice->path.all;
-    uint64_t each = larger_cost(slice->path.all / lanes, larger_cost(slice->busy.all, slice->work));
-    return plus(slice->path.all, scaled(each, count - slice_count, slice_count));
+        return slice->path;
+    uint64_t each = larger_cost(slice->path / lanes, larger_cost(slice->busy, slice->work));
+    return plus(slice->path, scaled(each, count - slice_count, slice_count));
 }

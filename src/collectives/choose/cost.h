@@ -23,18 +23,11 @@ struct gyre_link_kinds {
     uint64_t slow_kib_ps;
 };
 
-/* A time in picoseconds, and the network's part of that time. */
-struct gyre_cost_time {
-    uint64_t all, network;
-};
-
-/* The cost of one slice. */
+/* The cost of one slice, in picoseconds. */
 struct gyre_cost {
-    /* From the start of the slice's first round to the end of its last. */
-    struct gyre_cost_time path;
-    struct gyre_cost_time busy; /* how long the links of the busiest rank are occupied */
-    /* Ps: how long the core of the busiest rank folds and moves bytes of inner links. */
-    uint64_t work;
+    uint64_t path; /* from the start of the slice's first round to the end of its last */
+    uint64_t busy; /* how long the links of the busiest rank are occupied */
+    uint64_t work; /* how long the core of the busiest rank folds and moves bytes of inner links */
 };
 
 /* The storage of a walk, kept from one walk to the next. Zero it before the first. */

@@ -119,7 +119,7 @@ static int ask_cost(const struct gyre_trial *trial, const struct gyre_tuning *tu
     struct gyre_cost cost;
     int status =
         gyre_cost_slice(trial->algorithm, &trial->slice, &link_kinds, GYRE_COST_NEVER, walk, &cost);
-    *ns = (double)cost.path.all / 1000;
+    *ns = (double)cost.path / 1000;
     return status;
 }
 

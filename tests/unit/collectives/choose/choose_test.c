@@ -127,14 +127,14 @@ static void a_ring_costs_its_formula(void **state)
         assert_int_equal(gyre_cost_slice(gyre_algorithm_find("ring"), &slice, &link_kinds,
                                          GYRE_COST_NEVER, &walk, &cost),
                          0);
-        assert_int_equal(cost.path.all, 2 * (n - 1) * (UINT64_C(1) << 20) / n);
-        assert_int_equal(cost.busy.all, cost.path.all);
+        assert_int_equal(cost.path, 2 * (n - 1) * (UINT64_C(1) << 20) / n);
+        assert_int_equal(cost.busy, cost.path);
         tuning.link[GYRE_LINK_NETWORK] = (struct gyre_price){7, 2, 0, 0};
         gyre_cost_slice(gyre_algorithm_find("ring"), &slice, &link_kinds, GYRE_COST_NEVER, &walk,
                         &cost);
-        assert_int_equal(cost.path.all, 2 * (n - 1) * 9000);
+        assert_int_equal(cost.path, 2 * (n - 1) * 9000);
         gyre_cost_slice(gyre_algorithm_find("ring"), &slice, &link_kinds, 9000, &walk, &cost);
-        assert_true(cost.path.all == GYRE_COST_NEVER || n == 2);
+        assert_true(cost.path == GYRE_COST_NEVER || n == 2);
     }
     gyre_walk_deinit(&walk);
 }
@@ -156,8 +156,8 @@ static void one_way_spares_cores(void **state)
         gyre_cost_slice(direct, &slice, &link_kinds, GYRE_COST_NEVER, &walk, &one);
         slice.verb = GYRE_VERB_ALL_TO_ALL;
         gyre_cost_slice(direct, &slice, &link_kinds, GYRE_COST_NEVER, &walk, &both);
-        assert_int_equal(both.path.all, slice.count * 4);
-        assert_int_equal(one.path.all,
+        assert_int_equal(both.path, slice.count * 4);
+        assert_int_equal(one.path,
                          kind == GYRE_LINK_NETWORK ? slice.count * 4 : slice.count * 4 / 3 * 2);
     }
     gyre_walk_deinit(&walk);
@@ -181,8 +181,8 @@ static void receiving_costs_half_of_sending(void **state)
         gyre_cost_slice(gyre_algorithm_find("direct"), &slice, &link_kinds, GYRE_COST_NEVER, &walk,
                         &cost[i]);
     }
-    assert_int_equal(cost[0].path.all, 3 * (4 * (3 << 16)) / 3);
-    assert_int_equal(cost[1].path.all, 2 * cost[0].path.all);
+    assert_int_equal(cost[0].path, 3 * (4 * (3 << 16)) / 3);
+    assert_int_equal(cost[1].path, 2 * cost[0].path);
     gyre_walk_deinit(&walk);
 }
 
@@ -204,12 +204,11 @@ static void a_node_has_one_door(void **state)
     assert_int_equal(gyre_layout_create(node, 8, &layout, NULL), 0);
     link_kinds.near = GYRE_LINK_NETWORK;
     gyre_cost_slice(doubling, &slice, &link_kinds, GYRE_COST_NEVER, &walk, &apart);
-    assert_int_equal(apart.path.all, UINT64_C(3) << 20); /* three swaps of a MiB */
+    assert_int_equal(apart.path, UINT64_C(3) << 20); /* three swaps of a MiB */
     link_kinds.near = GYRE_LINK_SHM;
     slice.layout = layout;
     gyre_cost_slice(doubling, &slice, &link_kinds, GYRE_COST_NEVER, &walk, &together);
-    assert_int_equal(together.path.all, UINT64_C(4)
-                                            << 20); /* one goes out, of four ranks at once */
+    assert_int_equal(together.path, UINT64_C(4) << 20); /* one goes out, of four ranks at once */
     gyre_walk_deinit(&walk);
     gyre_layout_destroy(layout);
 }
@@ -228,7 +227,7 @@ static void a_crowd_is_dear(void **state)
         uint64_t extra = tuning.crowd < 12 ? 12 - tuning.crowd : 0;
         gyre_cost_slice(gyre_algorithm_find("direct"), &slice, &link_kinds, GYRE_COST_NEVER, &walk,
                         &cost);
-        assert_int_equal(cost.path.all, (12 + extra) * 1000); /* one exchange with 12 peers */
+        assert_int_equal(cost.path, (12 + extra) * 1000); /* one exchange with 12 peers */
     }
     gyre_walk_deinit(&walk);
 }
@@ -236,16 +235,16 @@ static void a_crowd_is_dear(void **state)
 /* Slices follow each other at the pace of what is scarcest. */
 static void slices_follow_each_other(void **state)
 {
-    struct gyre_cost cost = {.path = {1000, 0}, .busy = {300, 0}, .work = 400};
+    struct gyre_cost cost = {.path = 1000, .busy = 300, .work = 400};
     enum { SLICE = 100 };
     assert_int_equal(gyre_cost_total(&cost, 70, SLICE, 4), 1000);
     assert_int_equal(gyre_cost_total(&cost, 500, SLICE, 1), 5000);
     assert_int_equal(gyre_cost_total(&cost, 500, SLICE, 2), 3000);
     assert_int_equal(gyre_cost_total(&cost, 500, SLICE, 4), 1000 + 4 * 400);
-    cost.busy.all = 600;
+    cost.busy = 600;
     assert_int_equal(gyre_cost_total(&cost, 500, SLICE, 4), 1000 + 4 * 600);
     assert_true(gyre_cost_total(&cost, UINT64_MAX, 1, 4) > UINT64_MAX / 2);
-    cost.path.all = GYRE_COST_NEVER;
+    cost.path = GYRE_COST_NEVER;
     assert_true(gyre_cost_total(&cost, 5, 1, 1) == GYRE_COST_NEVER);
 }
 
@@ -259,7 +258,7 @@ static uint64_t price(const struct gyre_question *question, uint64_t parts)
     gyre_cost_slice(gyre_algorithm_find("ring"), &slice, &question->link_kinds, GYRE_COST_NEVER,
                     &walk, &cost);
     gyre_walk_deinit(&walk);
-    return cost.path.all;
+    return cost.path;
 }
 
 /* Of four ranks' buffers, INPUT and OUTPUT, what is beyond the window costs more, in whatever
@@ -341,7 +340,7 @@ static void nobody_hides_between_the_sample(void **state)
     for (uint32_t n = 12; n <= 1024; n *= 3) {
         struct gyre_slice slice = {.n = n, .element = 4, .count = 1};
         gyre_cost_slice(chain, &slice, &link_kinds, GYRE_COST_NEVER, &walk, &cost);
-        assert_in_range(cost.path.all, (n - 1) * 1000, 4 * n * 1000);
+        assert_in_range(cost.path, (n - 1) * 1000, 4 * n * 1000);
     }
     gyre_walk_deinit(&walk);
 }

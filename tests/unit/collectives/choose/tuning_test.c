@@ -188,7 +188,7 @@ static uint32_t take(struct gyre_trial *trial, uint32_t n, enum gyre_link_kind k
             assert_int_equal(
                 gyre_cost_slice(algorithm, &slice, &link_kinds, GYRE_COST_NEVER, &walk, &cost), 0);
             trial[trials++] =
-                (struct gyre_trial){algorithm, slice, kind, kind, (double)cost.path.all / 1000};
+                (struct gyre_trial){algorithm, slice, kind, kind, (double)cost.path / 1000};
         }
     gyre_walk_deinit(&walk);
     return trials;
@@ -204,7 +204,7 @@ static void take_one(struct gyre_trial *trial, uint32_t n, enum gyre_link_kind k
     struct gyre_cost cost;
     assert_int_equal(gyre_cost_slice(direct, &slice, &link_kinds, GYRE_COST_NEVER, &walk, &cost),
                      0);
-    *trial = (struct gyre_trial){direct, slice, kind, kind, (double)cost.path.all / 1000};
+    *trial = (struct gyre_trial){direct, slice, kind, kind, (double)cost.path / 1000};
     gyre_walk_deinit(&walk);
 }
 

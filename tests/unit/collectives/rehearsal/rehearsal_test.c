@@ -195,7 +195,7 @@ static double formulas_share(struct cluster *c, const char *algorithm, uint64_t 
     assert_int_equal(
         gyre_cost_slice(t.algorithm, &t.whole, &c->kinds, GYRE_COST_NEVER - 1, &walk, &cost), 0);
     gyre_walk_deinit(&walk);
-    return 100.0 * (double)cost.path.all / ((double)rehearsed_ns(&t) * 1e3);
+    return 100.0 * (double)cost.path / ((double)rehearsed_ns(&t) * 1e3);
 }
 
 /* One slice, machines of one rank. Where a rank talks with one peer at a time the formula is near.
