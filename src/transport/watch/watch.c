@@ -223,17 +223,13 @@ static bool owes_failure(const struct gyre_watch *watch)
  * told. */
 static void await_goodbyes(struct gyre_watch *watch)
 {
-    uint64_t until = leaving_deadline(watch), left;
+    uint64_t left;
 
-    while (!watch->told && !gyre_detector_all_left(watch->detector)) {
-        if (gyre_watch_sleep(watch, until) == 0)
-            continue;
-        gyre_watch_turn(watch);
-        left = gyre_detector_left(watch->detector, watch->parts_clock);
-        if (left == 0)
-            return;
-        until = gyre_now_ns() + left;
-    }
+    (void)leaving_deadline(watch); /* sets `parts_clock`, where nothing has */
+    while (!watch->told && !gyre_detector_all_left(watch->detector) &&
+           (left = gyre_detector_left(watch->detector, watch->parts_clock)) > 0)
+        if (gyre_watch_sleep(watch, gyre_now_ns() + left) != 0)
+            gyre_watch_turn(watch);
 }
 
 static void say_goodbye(struct gyre_watch *watch)
