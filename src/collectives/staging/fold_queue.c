@@ -127,6 +127,11 @@ int gyre_fold_queue_fold_on(struct gyre_fold_queue *fold_queue, void *stream, gy
                : fold_queue->device->fold_on(fold_queue->work.queue, stream, fold, task, trouble);
 }
 
+gyre_fold gyre_fold_queue_copier(const struct gyre_fold_queue *fold_queue)
+{
+    return gyre_reduce_table(fold_queue->device->kind)->fold[GYRE_U8][GYRE_OR];
+}
+
 static void lose_fold_queue(struct gyre_fold_queue *fold_queue, int status, const char *doing)
 {
     if (fold_queue->status)

@@ -70,6 +70,10 @@ int gyre_fold_queue_words_on(struct gyre_fold_queue *fold_queue, void *stream,
 int gyre_fold_queue_fold_on(struct gyre_fold_queue *fold_queue, void *stream, gyre_fold fold,
                             const struct gyre_fold_task *task, struct gyre_trouble *trouble);
 
+/* The fold that copies one source, by a kernel: any operation serves that leaves one source as it
+ * is. */
+gyre_fold gyre_fold_queue_copier(const struct gyre_fold_queue *fold_queue);
+
 /* How many posts the queue takes now. */
 static inline uint32_t gyre_fold_queue_room(const struct gyre_fold_queue *fold_queue)
 {

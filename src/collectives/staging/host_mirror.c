@@ -254,8 +254,7 @@ static uint64_t post_one_copy(const struct gyre_host_mirror *mirror, void *to, c
         .destination = &to, .destinations = 1, .source = &from, .sources = 1, .count = bytes};
     if (!mirror->by_kernel)
         return gyre_fold_queue_copy(fold_queue, to, from, bytes);
-    return gyre_fold_queue_fold(
-        fold_queue, gyre_reduce_table(fold_queue->device->kind)->fold[GYRE_U8][GYRE_OR], &task);
+    return gyre_fold_queue_fold(fold_queue, gyre_fold_queue_copier(fold_queue), &task);
 }
 
 /* Posts the parcel's copies of one buffer and returns the last one's ticket. More blocks than a

@@ -5,18 +5,13 @@
 #include "collectives/mapped/slices.h"
 #include "collectives/mapped/turn.h"
 
-/* The fold that copies one source: any operation serves that leaves one source as it is. */
-static gyre_fold fold_of_copy(const struct gyre_mesh *mesh)
-{
-    return gyre_reduce_table(mesh->mirrors->fold_queue->device->kind)->fold[GYRE_U8][GYRE_OR];
-}
-
 static gyre_fold fold_of_move(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
                               bool folds)
 {
-    const struct gyre_reduce_table *table =
-        gyre_reduce_table(mesh->mirrors->fold_queue->device->kind);
-    return folds ? table->fold[plan->shape.type][plan->shape.op] : fold_of_copy(mesh);
+    const struct gyre_fold_queue *fold_queue = mesh->mirrors->fold_queue;
+    return folds
+               ? gyre_reduce_table(fold_queue->device->kind)->fold[plan->shape.type][plan->shape.op]
+               : gyre_fold_queue_copier(fold_queue);
 }
 
 static bool move_folds(const struct gyre_plan *plan, const struct gyre_move *move)
@@ -141,7 +136,8 @@ int gyre_moves_copy_on(const struct gyre_mesh *mesh, void *stream, void *to, con
 {
     const struct gyre_fold_task task = {
         .destination = &to, .destinations = 1, .source = &from, .sources = 1, .count = bytes};
-    return gyre_fold_queue_fold_on(mesh->mirrors->fold_queue, stream, fold_of_copy(mesh), &task,
+    struct gyre_fold_queue *fold_queue = mesh->mirrors->fold_queue;
+    return gyre_fold_queue_fold_on(fold_queue, stream, gyre_fold_queue_copier(fold_queue), &task,
                                    trouble);
 }
 
