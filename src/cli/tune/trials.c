@@ -54,7 +54,7 @@ static unsigned scene_place(const struct gyre_tune_scene *scene)
     return scene->far == GYRE_LINK_NETWORK ? GYRE_TUNE_FAR : GYRE_TUNE_LOOPBACK;
 }
 
-/* What is timed everywhere needs little memory. */
+/* Says whether the scene times the trial. Trials of every scene need little memory. */
 static bool is_timed(const struct gyre_tune_scene *scene, const struct gyre_tune_trial *trial)
 {
     bool fits = 2 * scene->n * trial->bytes <= CACHES_MOST * gyre_cpu_cache_bytes();

@@ -9,8 +9,8 @@ struct gyre_buffers {
     uint64_t all;           /* bytes of every INPUT and OUTPUT */
 };
 
-/* Those of the first `ranks` ranks. The slice may be a part of the operation: its stride says how
- * long the whole is. Beyond 64 ranks the others count like these. */
+/* Adds up the buffers of the first `ranks` ranks. The slice may be a part of the operation: its
+ * stride says how long the whole is. Beyond 64 ranks the others count like these. */
 struct gyre_buffers gyre_buffers_of(const struct gyre_slice *slice, uint32_t ranks);
 
 #endif

@@ -50,8 +50,8 @@ struct gyre_tuning {
     uint64_t memory_kib_ps, shared_cache_kib; /* in no cache */
     uint64_t fold_kib_ps; /* of each KiB that a fold or a copy reads or writes */
     uint64_t crowd;       /* messages in a round above this number cost twice */
-    /* Of what a core moves for messages and folds: where the buffers of a machine's ranks together
-     * are longer than the window, what is beyond costs so much more. */
+    /* A window of the cache: where the buffers of a machine's ranks together are longer, what a
+     * core moves beyond it for messages and folds costs so much more. */
     uint64_t window_kib, spill_percent;
 };
 

@@ -99,7 +99,7 @@ static inline bool gyre_engine_due(const struct gyre_operation *op)
  * released. */
 bool gyre_engine_has_room(const struct gyre_engine *engine);
 
-/* What the turn of the last operation on mapped memory that was started is, or will be. */
+/* The turn, past or to come, of the last operation on mapped memory that was started. */
 uint64_t gyre_engine_last_turn(const struct gyre_engine *engine);
 
 /* Starts an operation; NULL when GYRE_OPS_MAX are in flight. Buffers are borrowed until its status
