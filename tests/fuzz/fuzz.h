@@ -34,6 +34,17 @@ static inline int fuzz_replay(const char *path, uint8_t *data)
     return LLVMFuzzerTestOneInput(data, size);
 }
 
+/* Writes `least` bytes or more, fewer than `end`, that the seed alone settles. Returns how many. */
+static inline size_t fuzz_random_bytes(uint64_t seed, size_t least, size_t end, uint8_t *data)
+{
+    struct gyre_rng rng;
+    gyre_rng_seed(&rng, seed);
+    size_t size = least + gyre_rng_below(&rng, end - least);
+    for (size_t i = 0; i < size; i++)
+        data[i] = (uint8_t)gyre_rng_next(&rng);
+    return size;
+}
+
 /* Runs the named files, or the cases of GYRE_FUZZ_RUNS seeds. */
 static inline int fuzz_run(int argc, char **argv, uint64_t runs,
                            size_t (*make_case)(uint64_t seed, uint8_t *data))

@@ -187,12 +187,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 static size_t make_case(uint64_t seed, uint8_t *data)
 {
-    struct gyre_rng rng;
-    gyre_rng_seed(&rng, seed);
-    size_t size = 1 + gyre_rng_below(&rng, 600);
-    for (size_t i = 0; i < size; i++)
-        data[i] = (uint8_t)gyre_rng_next(&rng);
-    return size;
+    return fuzz_random_bytes(seed, 1, 601, data);
 }
 
 int main(int argc, char **argv)
