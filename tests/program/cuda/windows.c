@@ -1,13 +1,10 @@
 /* CUDA memory that no peer maps, as a program's own allocator gives it: operations inside a node go
  * by way of windows on the device, and no byte of them by way of the host. The stand-in for CUDA
  * counts bytes. */
-#include "rig/comm_rig.h"
-#include "collectives/comm/communicator.h"
+#include "program/cuda/alone/alone_rig.h"
 #include "device/device.h"
-#include "stand_in/fakecuda/fakecuda.h"
 #include "rig/test.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,26 +63,14 @@ static int32_t value(int rank, int b, uint64_t i)
     return (int32_t)(rank * 1000 + b * 100 + (int)(i % 89));
 }
 
-/* Waits until the rank knows that its streams have passed: before, it makes no window. */
-static int await_end(struct gyre_comm *comm)
-{
-    uint32_t orders;
-    do {
-        sched_yield();
-        gyre_domain_enter(comm->domain);
-        orders = comm->engine->orders;
-        gyre_domain_leave(comm->domain);
-    } while (orders);
-    return 0;
-}
-
 static int sum(struct gyre_comm *comm, const struct bench *bench, enum way way, const void *input,
                void *output)
 {
     struct gyre_work *work = NULL;
     if (way == ON)
         return gyre_all_reduce_on(comm, input, output, COUNT, GYRE_I32, GYRE_SUM, bench->stream) ||
-               cuStreamSynchronize(bench->stream) || await_end(comm);
+               cuStreamSynchronize(bench->stream) ||
+               alone_await_end(comm); /* before, the rank makes no window */
     if (way == RUN)
         return gyre_all_reduce(comm, input, output, COUNT, GYRE_I32, GYRE_SUM);
     return gyre_all_reduce_start(comm, input, output, COUNT, GYRE_I32, GYRE_SUM, &work) ||

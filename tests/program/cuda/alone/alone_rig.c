@@ -2,8 +2,13 @@
 
 #include "collectives/comm/communicator.h"
 
+#include "rig/test.h"
+
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 int alone_failed(CUresult error)
 {
@@ -38,4 +43,36 @@ void alone_await_all(struct gyre_comm *comm, enum alone_looked looked)
 {
     while (!alone_are_all(comm, looked))
         sched_yield();
+}
+
+int alone_await_end(struct gyre_comm *comm)
+{
+    int status;
+    uint32_t orders;
+    do {
+        sched_yield();
+        gyre_domain_enter(comm->domain);
+        orders = comm->engine->orders;
+        status = comm->engine->failed;
+        gyre_domain_leave(comm->domain);
+    } while (orders);
+    return status;
+}
+
+void alone_refuse_to_lock(const struct rig *rig, int rank)
+{
+    (void)rig;
+    if (rank == 1)
+        setenv("FAKECUDA_FAIL", "cuMemHostRegister:3:CUDA_ERROR_OUT_OF_MEMORY", 1);
+}
+
+void alone_lose_rank_1(int (*body)(struct gyre_comm *, struct rig *))
+{
+    struct rig rig = {.n = 2, .transport = "auto", .body = body};
+    rig_start(&rig);
+    rig_until(&rig.shared->ready, 2);
+    kill(rig.pid[1], SIGKILL);
+    assert_int_equal(rig_wait(&rig, 30, 2), 0);
+    assert_int_equal(rig.shared->status[0], GYRE_PEER_LOST);
+    assert_non_null(strstr(rig.shared->error[0], "rank 1"));
 }

@@ -19,4 +19,15 @@ enum alone_looked { ALONE_BEGUN, ALONE_RESOLVED, ALONE_ARRIVED };
 bool alone_are_all(struct gyre_comm *comm, enum alone_looked looked);
 void alone_await_all(struct gyre_comm *comm, enum alone_looked looked);
 
+/* Waits for the end of all operations, without a call that would meet another rank's. Returns the
+ * communicator's failure; 0: none. */
+int alone_await_end(struct gyre_comm *comm);
+
+/* Of a rig: rank 1 cannot lock the words. */
+void alone_refuse_to_lock(const struct rig *rig, int rank);
+
+/* Runs the body on two ranks, kills rank 1 when both are ready, and expects rank 0 to tell of
+ * that. */
+void alone_lose_rank_1(int (*body)(struct gyre_comm *, struct rig *));
+
 #endif

@@ -354,17 +354,10 @@ static void every_rank_chooses(void **state)
         assert_int_equal(rig_run(&(struct rig){.n = n, .transport = "auto", .body = mix}, 60), 0);
 }
 
-static void refuse_to_lock(const struct rig *rig, int rank)
-{
-    (void)rig;
-    if (rank == 1)
-        setenv("FAKECUDA_FAIL", "cuMemHostRegister:3:CUDA_ERROR_OUT_OF_MEMORY", 1);
-}
-
 /* Rank 1 cannot lock the words. */
 static void a_rank_without_words_is_served(void **state)
 {
-    struct rig rig = {.n = 3, .transport = "auto", .before = refuse_to_lock, .body = mix};
+    struct rig rig = {.n = 3, .transport = "auto", .before = alone_refuse_to_lock, .body = mix};
     (void)state;
     assert_int_equal(rig_run(&rig, 60), 0);
 }
@@ -518,14 +511,8 @@ static int wait_for_data(struct gyre_comm *comm, struct rig *rig)
 
 static void a_killed_rank_releases_streams(void **state)
 {
-    struct rig rig = {.n = 2, .transport = "auto", .body = wait_for_data};
     (void)state;
-    rig_start(&rig);
-    rig_until(&rig.shared->ready, 2);
-    kill(rig.pid[1], SIGKILL);
-    assert_int_equal(rig_wait(&rig, 30, 2), 0);
-    assert_int_equal(rig.shared->status[0], GYRE_PEER_LOST);
-    assert_non_null(strstr(rig.shared->error[0], "rank 1"));
+    alone_lose_rank_1(wait_for_data);
 }
 
 /* Rank 0's stream comes only when rank 1 has ended and the communicator is gone: it passes, and
@@ -553,13 +540,8 @@ static int come_too_late(struct gyre_comm *comm, struct rig *rig)
 
 static void a_late_stream_passes(void **state)
 {
-    struct rig rig = {.n = 2, .transport = "auto", .body = come_too_late};
     (void)state;
-    rig_start(&rig);
-    rig_until(&rig.shared->ready, 2);
-    kill(rig.pid[1], SIGKILL);
-    assert_int_equal(rig_wait(&rig, 30, 2), 0);
-    assert_int_equal(rig.shared->status[0], GYRE_PEER_LOST);
+    alone_lose_rank_1(come_too_late);
 }
 
 struct plant {
@@ -617,22 +599,6 @@ static void a_stream_that_takes_nothing_is_left(void **state)
         assert_int_equal(rig.shared->status[rank], 0);
 }
 
-/* Waits for the end of all operations, without a call that would meet the other rank's, and tells
- * how it was. */
-static int await_end(struct gyre_comm *comm)
-{
-    int status;
-    uint32_t orders;
-    do {
-        sched_yield();
-        gyre_domain_enter(comm->domain);
-        orders = comm->engine->orders;
-        status = comm->engine->failed;
-        gyre_domain_leave(comm->domain);
-    } while (orders);
-    return status;
-}
-
 /* Rank 1 calls another operation, as short, or one that is longer. */
 static int differ(struct gyre_comm *comm, struct rig *rig)
 {
@@ -641,7 +607,7 @@ static int differ(struct gyre_comm *comm, struct rig *rig)
     int bad = set_up(comm, &bench) || lock_words(comm, &bench);
     bad = bad || sum_on(comm, &bench, gyre_rank(comm) ? other : 2, 0) ||
           alone_failed(cuStreamSynchronize(bench.stream[0])) ||
-          rig_check(await_end(comm) != 0, comm, "nobody has noticed");
+          rig_check(alone_await_end(comm) != 0, comm, "nobody has noticed");
     int status = gyre_barrier(comm);
     rig_note(rig, comm, status, rig_now());
     free_bench(&bench);

@@ -189,17 +189,10 @@ static void every_rank_chooses(void **state)
         assert_int_equal(rig_run(&(struct rig){.n = n, .transport = "auto", .body = mix}, 60), 0);
 }
 
-static void refuse_to_lock(const struct rig *rig, int rank)
-{
-    (void)rig;
-    if (rank == 1)
-        setenv("FAKECUDA_FAIL", "cuMemHostRegister:3:CUDA_ERROR_OUT_OF_MEMORY", 1);
-}
-
 /* Rank 1 cannot lock the words. */
 static void a_rank_without_words_is_served(void **state)
 {
-    struct rig rig = {.n = 3, .transport = "auto", .before = refuse_to_lock, .body = mix};
+    struct rig rig = {.n = 3, .transport = "auto", .before = alone_refuse_to_lock, .body = mix};
     (void)state;
     assert_int_equal(rig_run(&rig, 60), 0);
 }
@@ -298,14 +291,8 @@ static int wait_for_data(struct gyre_comm *comm, struct rig *rig)
 
 static void a_killed_rank_releases_streams(void **state)
 {
-    struct rig rig = {.n = 2, .transport = "auto", .body = wait_for_data};
     (void)state;
-    rig_start(&rig);
-    rig_until(&rig.shared->ready, 2);
-    kill(rig.pid[1], SIGKILL);
-    assert_int_equal(rig_wait(&rig, 30, 2), 0);
-    assert_int_equal(rig.shared->status[0], GYRE_PEER_LOST);
-    assert_non_null(strstr(rig.shared->error[0], "rank 1"));
+    alone_lose_rank_1(wait_for_data);
 }
 
 /* Rank 0's stream comes only when rank 1 has ended and the job has failed: it passes, does not
@@ -334,13 +321,8 @@ static int come_too_late(struct gyre_comm *comm, struct rig *rig)
 
 static void a_late_stream_passes(void **state)
 {
-    struct rig rig = {.n = 2, .transport = "auto", .body = come_too_late};
     (void)state;
-    rig_start(&rig);
-    rig_until(&rig.shared->ready, 2);
-    kill(rig.pid[1], SIGKILL);
-    assert_int_equal(rig_wait(&rig, 30, 2), 0);
-    assert_int_equal(rig.shared->status[0], GYRE_PEER_LOST);
+    alone_lose_rank_1(come_too_late);
 }
 
 /* Rank 1's stream takes the first half of an operation and not the rest. Rank 0's call may find the
