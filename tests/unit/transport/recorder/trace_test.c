@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,7 +17,7 @@
 
 static char folder[64], path[128];
 
-static struct gyre_recorder *make(uint32_t epoch)
+static struct gyre_recorder *make_of(uint64_t bytes, uint32_t epoch)
 {
     static const uint8_t job[16] = {0xab, 2, 3, 4};
     const struct gyre_recorder_identity identity = {.rank = 2,
@@ -24,10 +26,15 @@ static struct gyre_recorder *make(uint32_t epoch)
                                                     .epoch = epoch,
                                                     .job = job,
                                                     .host = "here",
-                                                    .trace_bytes = BYTES};
+                                                    .trace_bytes = bytes};
     struct gyre_recorder *recorder = gyre_recorder_create(&identity);
     assert_non_null(recorder);
     return recorder;
+}
+
+static struct gyre_recorder *make(uint32_t epoch)
+{
+    return make_of(BYTES, epoch);
 }
 
 static struct gyre_record_place call(struct gyre_recorder *recorder, uint64_t sequence)
@@ -96,6 +103,27 @@ static void calls_and_their_steps_are_events(void **state)
     assert_int_equal(second->peer, 1);
     assert_true(first->begin <= second->begin && second->begin <= second->end);
     assert_true(second->end <= first->end);
+    gyre_recorder_destroy(recorder);
+}
+
+static long page_faults(void)
+{
+    struct rusage used;
+    assert_int_equal(getrusage(RUSAGE_SELF, &used), 0);
+    return used.ru_minflt;
+}
+
+/* Events of 256 pages are written. */
+static void no_event_waits_for_a_page(void **state)
+{
+    (void)state;
+    if (madvise(NULL, 0, MADV_POPULATE_WRITE) != 0)
+        skip(); /* Linux before 5.14 */
+    struct gyre_recorder *recorder = make_of(16 * BYTES, 0);
+    long before = page_faults();
+    for (uint64_t i = 0; i < 16 * PLACES; i++)
+        call(recorder, i);
+    assert_true(page_faults() - before < 128);
     gyre_recorder_destroy(recorder);
 }
 
@@ -204,6 +232,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(calls_and_their_steps_are_events, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(no_event_waits_for_a_page, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(the_file_is_there_before_anything_ends, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(the_newest_events_are_kept, make_folder, drop_folder),
