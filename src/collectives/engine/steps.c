@@ -431,7 +431,7 @@ static void trace_completion(const struct gyre_lane *lane, uint64_t token)
 {
     uint64_t step = (token >> 32 & UINT16_MAX) / GYRE_LANE_POOL;
     if (step < STEPS_NAMED)
-        gyre_trace_end(lane->op->record.trace, lane->event[step]);
+        gyre_trace_end(lane->op->record.trace, lane->event[step], gyre_ticks());
 }
 
 void gyre_engine_complete(struct gyre_engine *engine, const struct gyre_completion *done)

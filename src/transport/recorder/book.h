@@ -67,12 +67,6 @@ struct gyre_record_call {
     uint16_t way;
 };
 
-/* Fetches the line that the next record will write. */
-static inline void gyre_record_prefetch(const struct gyre_recorder *recorder)
-{
-    __builtin_prefetch(&recorder->ring[(recorder->number + 1) & recorder->last], 1);
-}
-
 /* Writes a call into the trace. */
 static inline uint64_t gyre_record_trace_call(struct gyre_trace *trace,
                                               const struct gyre_record_call *call, uint64_t called)
@@ -109,6 +103,7 @@ static inline struct gyre_record_place gyre_record_call(struct gyre_recorder *re
     place.at->way = call->way;
     place.at->status = 0;
     atomic_store_explicit(&place.at->number, place.number, memory_order_release);
+    __builtin_prefetch(&recorder->ring[(place.number + 1) & recorder->last], 1); /* the next */
     if (recorder->trace) {
         place.trace = recorder->trace;
         place.event = gyre_record_trace_call(place.trace, call, place.at->called);
@@ -150,10 +145,11 @@ static inline void gyre_record_ended(struct gyre_record_place place, int status)
     if (!record)
         return;
     record->status = (int16_t)status;
-    if (!status)
-        record->ended = gyre_ticks();
-    if (place.trace && !status)
-        gyre_trace_end(place.trace, place.event);
+    if (status)
+        return;
+    record->ended = gyre_ticks();
+    if (place.trace)
+        gyre_trace_end(place.trace, place.event, record->ended);
 }
 
 /* -- steps of an operation, in its trace ------------------------------------------------------- */

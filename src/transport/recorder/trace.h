@@ -27,7 +27,8 @@ void gyre_trace_destroy(struct gyre_trace *trace); /* NULL allowed, as below */
 void gyre_trace_copy_beat(struct gyre_trace *trace, const struct gyre_record_head *head);
 void gyre_trace_copy_tables(struct gyre_trace *trace, const struct gyre_record_head *head);
 
-/* Writes an event, and returns its number. */
+/* Writes an event, and returns its number. The line of a later event is fetched meanwhile: a line
+ * that is not in a cache would hold up all later writes, those that other ranks wait for too. */
 static inline uint64_t gyre_trace_put(struct gyre_trace *trace, const struct gyre_trace_event *what)
 {
     uint64_t number = ++trace->number;
@@ -47,6 +48,7 @@ static inline uint64_t gyre_trace_put(struct gyre_trace *trace, const struct gyr
     event->lane = what->lane;
     event->kind = what->kind;
     atomic_store_explicit(&event->number, number, memory_order_release);
+    __builtin_prefetch(&trace->ring[(number + 2) & trace->mask], 1);
     return number;
 }
 
@@ -58,11 +60,11 @@ static inline struct gyre_trace_event *gyre_trace_at(struct gyre_trace *trace, u
     return there ? event : NULL;
 }
 
-static inline void gyre_trace_end(struct gyre_trace *trace, uint64_t number)
+static inline void gyre_trace_end(struct gyre_trace *trace, uint64_t number, uint64_t end)
 {
     struct gyre_trace_event *event = gyre_trace_at(trace, number);
     if (event)
-        event->end = gyre_ticks();
+        event->end = end;
 }
 
 #endif

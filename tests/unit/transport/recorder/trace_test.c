@@ -86,7 +86,7 @@ static void calls_and_their_steps_are_events(void **state)
     uint64_t number = gyre_record_step(&place, &step);
     assert_int_equal(number, 2);
     assert_int_equal(event_of(recorder, 2)->end, 0);
-    gyre_trace_end(recorder->trace, number);
+    gyre_trace_end(recorder->trace, number, gyre_ticks());
     gyre_record_waits(place, 3);
     assert_int_equal(event_of(recorder, 1)->end, 0);
     gyre_record_ended(place, 0);
@@ -185,7 +185,7 @@ static void steps_of_a_call_that_is_forgotten_are_left_out(void **state)
     for (uint64_t i = 1; i <= GYRE_RECORDS; i++)
         call(recorder, 1 + i);
     assert_int_equal(gyre_record_step(&first, &step), 0);
-    gyre_trace_end(recorder->trace, 0);
+    gyre_trace_end(recorder->trace, 0, gyre_ticks());
     gyre_recorder_destroy(recorder);
 }
 
