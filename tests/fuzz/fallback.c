@@ -3,9 +3,10 @@
  * orders with arguments; its first part makes what is under way when the queue pair breaks, without
  * a device.
  *
- * What is checked beside memory safety: a pipe that fails says why; what is repeated was written
- * and is not consumed; every post ends at most once, and its buffer, which goes back to malloc()
- * then, is not touched any more; and what this end sends is a hello and whole frames behind it. */
+ * What is checked beside memory safety: a pipe that fails says why, and fails with its stream; what
+ * is repeated was written and is not consumed; every post ends at most once, and its buffer, which
+ * goes back to malloc() then, is not touched any more; and what this end sends is a hello and whole
+ * frames behind it. */
 #include "fuzz/fuzz.h"
 #include "stand_in/fake_verbs.h"
 
@@ -32,8 +33,10 @@ struct play {
     int peer; /* the other end of the socket; -1: closed */
     uint8_t *data[POSTS];
     int posts;
-    uint64_t out_bytes; /* of this end, read by the peer; then the frame under way */
+    /* Of this end, as the peer reads it: the frame under way. */
+    bool greeted;
     uint8_t out_head[GYRE_VERBS_FALLBACK_HEAD];
+    uint32_t out_have;
     uint64_t out_left;
 };
 
@@ -61,6 +64,8 @@ static void post(struct play *play)
     int status =
         order & 1 ? gyre_stream_send_registered(play->stream, &match, data, length, token)
                   : gyre_stream_recv_registered(play->stream, &match, data, length, token, &place);
+    if (status == GYRE_MISMATCH)
+        gyre_verbs_fail_stream(play->pipe, status); /* as the driver does */
     if (status)
         free(data);
     else
@@ -162,7 +167,7 @@ static void say_raw(struct play *play)
 static void check_head(const struct play *play)
 {
     const uint32_t word = gyre_get32(play->out_head);
-    if (play->out_bytes == GYRE_VERBS_FALLBACK_HEAD) {
+    if (!play->greeted) {
         REQUIRE(word == HELLO);
         return;
     }
@@ -170,22 +175,24 @@ static void check_head(const struct play *play)
     REQUIRE(gyre_get64(play->out_head + 8) > 0);
 }
 
-static void hear_byte(struct play *play, uint8_t byte)
+/* Takes bytes of a head, or of what follows one, and returns how many. */
+static size_t hear_part(struct play *play, const uint8_t *bytes, size_t length)
 {
-    static uint32_t have;
-    if (play->out_bytes++ == 0)
-        have = 0;
+    const size_t wanted = play->out_left ? play->out_left : sizeof play->out_head - play->out_have;
+    const size_t part = length < wanted ? length : wanted;
     if (play->out_left) {
-        play->out_left--;
-        return;
+        play->out_left -= part;
+        return part;
     }
-    play->out_head[have++] = byte;
-    if (have < GYRE_VERBS_FALLBACK_HEAD)
-        return;
-    have = 0;
+    memcpy(play->out_head + play->out_have, bytes, part);
+    play->out_have += (uint32_t)part;
+    if (play->out_have < sizeof play->out_head)
+        return part;
     check_head(play);
-    if (gyre_get32(play->out_head) != HELLO)
-        play->out_left = gyre_get64(play->out_head + 8);
+    play->out_have = 0;
+    play->out_left = play->greeted ? gyre_get64(play->out_head + 8) : 0;
+    play->greeted = true;
+    return part;
 }
 
 static void hear(struct play *play)
@@ -193,8 +200,8 @@ static void hear(struct play *play)
     uint8_t bytes[4096];
     ssize_t got;
     while (play->peer >= 0 && (got = recv(play->peer, bytes, sizeof bytes, MSG_DONTWAIT)) > 0)
-        for (ssize_t i = 0; i < got; i++)
-            hear_byte(play, bytes[i]);
+        for (size_t i = 0; i < (size_t)got;)
+            i += hear_part(play, bytes + i, (size_t)got - i);
 }
 
 /* -- before the break -------------------------------------------------------------------------- */
@@ -288,7 +295,7 @@ static void obey(struct play *play, uint8_t order)
         if (order >> 3 == 31)
             hang_up(play);
         else
-            (void)gyre_stream_cancel(play->stream, next(play) % POSTS);
+            (void)gyre_driver_verbs.cancel(&play->pipe->end, next(play) % POSTS);
         break;
     }
     gyre_verbs_fallback_serve(play->wire, 0);
@@ -299,6 +306,7 @@ static void check(const struct play *play)
     const struct gyre_verbs_pipe *pipe = play->pipe;
     const struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
     REQUIRE(pipe->end.status <= 0 && (!pipe->end.status || pipe->end.trouble.text[0]));
+    REQUIRE(pipe->end.status || !gyre_stream_failure(play->stream)); /* posts have ended */
     REQUIRE(fallback->in_have < GYRE_VERBS_FALLBACK_HEAD);
     if (fallback->state == GYRE_VERBS_ON_FALLBACK)
         REQUIRE(fallback->repeat_at >= pipe->freed && fallback->repeat_at <= pipe->written);
@@ -345,8 +353,9 @@ static void open_pipe(struct play *play)
     const struct gyre_stream_options options = {.posts = POSTS, .eager = EAGER, .places = 4};
     struct gyre_verbs_wire *wire = play->wire = open_wire();
     struct gyre_pipe *end;
-    int pair[2];
+    int pair[2], little = 1; /* the least that the kernel grants, so that frames leave in parts */
     REQUIRE(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair));
+    REQUIRE(!setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &little, sizeof little));
     REQUIRE(!gyre_end_create(sizeof(struct gyre_verbs_pipe), wire->rank, 7, &options, 1, &end));
     struct gyre_verbs_pipe *pipe = play->pipe = (struct gyre_verbs_pipe *)end;
     play->peer = pair[1];

@@ -61,12 +61,14 @@ bool gyre_stream_recall(struct gyre_stream *stream, struct gyre_receive *receive
     return true;
 }
 
-/* The receive into which the peer may write under this number; NULL: there is none. */
+/* The receive into which the peer may write under this number; NULL: there is none. A goodbye says
+ * that all writes have been made, and a receive that is withdrawn behind it has no memory. */
 static struct gyre_receive *find_placed(struct gyre_stream *stream, uint32_t number)
 {
     struct gyre_receive *receive = gyre_table_record(&stream->receives, number);
-    return receive && receive->placed && !receive->got && stream->in.receive != receive ? receive
-                                                                                        : NULL;
+    bool writable = receive && receive->placed && !receive->got && stream->in.receive != receive &&
+                    !stream->in.bye_heard;
+    return writable ? receive : NULL;
 }
 
 bool gyre_stream_arrival_of(struct gyre_stream *stream, uint32_t number,

@@ -203,6 +203,11 @@ int gyre_stream_complete(struct gyre_stream *stream, struct gyre_completion *out
 
 /* -- the end ----------------------------------------------------------------------------------- */
 
+int gyre_stream_failure(const struct gyre_stream *stream)
+{
+    return stream->status;
+}
+
 void gyre_stream_bye(struct gyre_stream *stream)
 {
     stream->out.bye_asked = true;

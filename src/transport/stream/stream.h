@@ -216,6 +216,7 @@ int gyre_stream_complete(struct gyre_stream *stream, struct gyre_completion *out
 /* Fails the stream because the carrier broke: every outstanding post completes with `status`, and
  * later posts are refused with `status`. */
 void gyre_stream_fail(struct gyre_stream *stream, int status);
+int gyre_stream_failure(const struct gyre_stream *stream); /* 0: it has not failed */
 
 /* Says goodbye: nothing is posted any more. A BYE goes out behind every accepted message. said() is
  * true once the BYE left, heard() once the peer's came. Posts that then still wait for the peer

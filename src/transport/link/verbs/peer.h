@@ -177,7 +177,6 @@ struct gyre_verbs_tcp_fallback {
     uint8_t in_head[GYRE_VERBS_FALLBACK_HEAD];
     uint32_t in_have, kind, number;
     uint64_t in_left;
-    uint8_t *to;
 };
 
 struct gyre_verbs_pipe {

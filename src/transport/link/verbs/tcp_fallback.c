@@ -272,25 +272,33 @@ static int begin_frame(struct gyre_verbs_pipe *pipe, const uint8_t *head)
     fallback->in_left = gyre_get64(head + 8);
     if (fallback->kind == MESSAGE)
         gyre_stream_arrival_of(pipe->end.stream[0], fallback->number, &arrival);
-    fallback->to = arrival.to;
     if (!fallback->in_left || (fallback->kind != BYTES && fallback->kind != MESSAGE) ||
         (fallback->kind == MESSAGE && arrival.length != fallback->in_left))
         return refuse_fallback(pipe, "the peer sends over TCP what nobody waits for");
     return 0;
 }
 
+/* The receive is looked up for each part: its buffer is the caller's again once it has ended. */
+static int take_part(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t length)
+{
+    struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
+    struct gyre_stream_arrival arrival;
+    if (!gyre_stream_arrival_of(pipe->end.stream[0], fallback->number, &arrival))
+        return GYRE_CORRUPT;
+    gyre_copy(arrival.to + arrival.length - fallback->in_left, from, length);
+    fallback->in_left -= length;
+    return fallback->in_left ? 0 : gyre_verbs_remote_write_arrived(pipe, fallback->number);
+}
+
 static int take_body(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t length)
 {
     struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
-    int status = 0;
-    fallback->in_left -= length;
+    int status;
     if (fallback->kind == BYTES) {
+        fallback->in_left -= length;
         status = gyre_stream_feed(pipe->end.stream[0], from, length);
     } else {
-        gyre_copy(fallback->to, from, length);
-        fallback->to += length;
-        if (!fallback->in_left)
-            status = gyre_verbs_remote_write_arrived(pipe, fallback->number);
+        status = take_part(pipe, from, length);
     }
     if (status)
         gyre_verbs_fail_stream(pipe, status);

@@ -225,11 +225,16 @@ static bool verbs_carries(struct gyre_pipe *end, const void *memory, uint64_t le
            gyre_verbs_memory_of(((struct gyre_verbs_pipe *)end)->wire, memory, length);
 }
 
+/* A lie of the peer may show here, and end all posts: then no device may read or write for them. */
 static int verbs_cancel(struct gyre_pipe *end, uint64_t token)
 {
     struct gyre_verbs_pipe *pipe = (struct gyre_verbs_pipe *)end;
+    int status = gyre_stream_cancel(pipe->end.stream[0], token);
+    int failure = gyre_stream_failure(pipe->end.stream[0]);
     gyre_verbs_mark(pipe);
-    return gyre_stream_cancel(pipe->end.stream[0], token);
+    if (failure)
+        gyre_verbs_fail_stream(pipe, failure);
+    return status;
 }
 
 /* The device has answered the goodbye before this end goes: else the goodbye could be lost. */

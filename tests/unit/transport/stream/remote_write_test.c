@@ -342,6 +342,22 @@ static void numbers_that_nobody_gave(void **state)
     (void)state;
 }
 
+/* A receive that is withdrawn behind the peer's goodbye ends at once: its buffer is the caller's. */
+static void nothing_arrives_behind_a_goodbye(void **state)
+{
+    struct fixture *f = fixture_new(8);
+    struct gyre_stream_arrival arrival;
+    post_recv(f, 0, f->arena[1], LONG);
+    settle(f);
+    assert_true(gyre_stream_arrival_of(f->pair.end[1], 0, &arrival));
+    gyre_stream_bye(f->pair.end[0]);
+    settle(f);
+    assert_false(gyre_stream_arrival_of(f->pair.end[1], 0, &arrival));
+    assert_int_equal(gyre_stream_arrived(f->pair.end[1], 0), GYRE_CORRUPT);
+    fixture_free(f);
+    (void)state;
+}
+
 /* The same number twice. */
 static void an_arrival_comes_once(void **state)
 {
@@ -388,6 +404,7 @@ int main(void)
                                        cmocka_unit_test(cancel_of_the_send),
                                        cmocka_unit_test(a_goodbye_waits_for_the_carrier),
                                        cmocka_unit_test(numbers_that_nobody_gave),
+                                       cmocka_unit_test(nothing_arrives_behind_a_goodbye),
                                        cmocka_unit_test(an_arrival_comes_once),
                                        cmocka_unit_test(a_place_without_a_carrier)};
     return cmocka_run_group_tests(tests, NULL, NULL);

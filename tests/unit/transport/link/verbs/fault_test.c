@@ -2,6 +2,7 @@
  * what requests end with, what devices say and do not say, and how a link goes on over TCP. */
 #include "unit/transport/link/verbs/verbs_half.h"
 #include "rig/test.h"
+#include "transport/stream/frame.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -199,6 +200,30 @@ static void what_goes_on_is_waited_for(void **state)
     half_close(wire);
 }
 
+/* A withdrawn send shows that the peer has given credit back for what never left. Then all posts end,
+ * and no device may go on with their memory. */
+static void a_stream_that_fails_in_cancel_fails_the_pipe(void **state)
+{
+    const struct gyre_match match = {.sequence = 1};
+    const struct gyre_frame credit = {.kind = GYRE_FRAME_CREDIT,
+                                      .match.sequence = 4 + GYRE_UNEXPECTED_CHARGE};
+    struct gyre_verbs_wire *wire;
+    struct iovec iov[2];
+    uint8_t head[GYRE_FRAME_BYTES];
+    (void)state;
+    fake_verbs_reset();
+    assert_int_equal(half_open(1, &wire), 0);
+    struct gyre_verbs_pipe *pipe = half_pipe(wire, 0, -1);
+    struct gyre_stream *stream = pipe->end.stream[0];
+    assert_int_equal(gyre_stream_send(stream, &match, "four", 4, 7), 0);
+    assert_true(gyre_stream_gather(stream, iov, 2) > 0);
+    gyre_frame_encode(&credit, head);
+    assert_int_equal(gyre_stream_feed(stream, head, sizeof head), 0);
+    assert_int_equal(gyre_driver_verbs.cancel(&pipe->end, 7), 0);
+    assert_int_equal(pipe->end.status, GYRE_CORRUPT);
+    half_close(wire);
+}
+
 /* -- going on over TCP ------------------------------------------------------------------------- */
 
 /* A device that went without a word does not end what was posted: the pipe fails as it would have
@@ -293,6 +318,7 @@ int main(void)
         cmocka_unit_test(a_queue_of_completions_that_fails_ends_all),
         cmocka_unit_test(what_never_ends_is_given_up),
         cmocka_unit_test(what_goes_on_is_waited_for),
+        cmocka_unit_test(a_stream_that_fails_in_cancel_fails_the_pipe),
         cmocka_unit_test(receives_that_do_not_end_fail_the_pipe),
         cmocka_unit_test(counts_of_the_other_end_are_bounded),
     };
