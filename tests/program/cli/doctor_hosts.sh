@@ -26,6 +26,7 @@ while read -r word rest; do
         say "fact host $host" "fact system Linux" "fact machine $host" "fact address 192.0.2.1"
         case $host in otherkey) say "fact key 02" ;; *) say "fact key 01" ;; esac
         say "fact key_from file"
+        case $host in far*) say "fact slow_start cubic" ;; esac
         [ "$host" = cardless ] || say "fact verbs verbs/mlx5_0:1"
         case $host in
         otherset) say "fact settings GYRE_LANES=3" ;;
@@ -58,6 +59,7 @@ while read -r word rest; do
         lost) say "fact error 0" "fact lost 1" ;;
         stuck) say "fact error 0" "fact stuck 1" "fact segment 1448" ;;
         behind) say "fact error 0" "fact ahead_ms 5000" "fact doubt_ms 0.25" "fact gbit_s 9.5" ;;
+        far) say "fact error 0" "fact lost 0" "fact round_trip_us 10000" "fact gbit_s 1" ;;
         *) say "fact error 0" "fact lost 0" "fact round_trip_us 45" "fact gbit_s 9.5" ;;
         esac
         ;;
@@ -122,6 +124,9 @@ expect good,denied 1 '^denied → good  *problem  *192.0.2.1:7 cannot be connect
 expect good,lost 1 '^lost → good  *problem  *192.0.2.1:7 takes the connection and then says'
 expect good,stuck 1 '^stuck → good  *problem  *small messages pass .* (segments of 1448 bytes)$' \
     'tcp_mtu_probing'
+expect good,far 1 '^pauses  *note  *after 0.2 s without a message far begins slowly again (cubic)' \
+    'over 10.0 ms there' 'sysctl net.ipv4.tcp_slow_start_after_idle=0'
+expect good,farther 1 '!^pauses' # its ways are short
 expect good,nameless 1 '^nameless → good  *problem  *nameless does not know the name good: no suc' \
     'DNS'
 expect me@good,b 1 '^b → me@good  *ok'

@@ -96,6 +96,18 @@ static void say_machine(struct gyre_doctor_line *line)
                     (unsigned)geteuid());
 }
 
+/* Whether the kernel begins slowly again on a connection that was silent for 0.2 s or more. BBR does
+ * not. */
+static void say_slow_start(struct gyre_doctor_line *line)
+{
+    const struct gyre_doctor_machine *machine = &gyre_doctor_this_machine;
+    char control[32];
+    gyre_doctor_read(machine, "/proc/sys/net/ipv4/tcp_congestion_control", control, sizeof control);
+    if (gyre_doctor_read_number(machine, "/proc/sys/net/ipv4/tcp_slow_start_after_idle", 0) &&
+        strcmp(control, "bbr"))
+        gyre_doctor_say(line, "fact slow_start %s", *control ? control : "unknown");
+}
+
 static void say_identity(struct gyre_doctor_line *line)
 {
     struct gyre_doctor_title title;
@@ -111,6 +123,7 @@ static void say_identity(struct gyre_doctor_line *line)
     say_settings(line);
     if (!gyre_doctor_this_machine.verbs(wire, sizeof wire, &trouble))
         gyre_doctor_say(line, "fact verbs %s", wire);
+    say_slow_start(line);
 }
 
 static void say_findings(struct gyre_doctor_line *line)

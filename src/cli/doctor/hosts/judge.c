@@ -11,6 +11,7 @@
 
 #define FOLDED_FROM 7    /* hosts; ways that are fine become one finding */
 #define CLOCK_MS    1000 /* further apart is told */
+#define LONG_US     1000 /* there and back, from which on slow starts are told */
 
 static bool is_here(const struct gyre_survey *survey, int i)
 {
@@ -319,6 +320,29 @@ static void judge_ways(const struct gyre_survey *survey, struct gyre_doctor_repo
         fold_ways(survey, report);
 }
 
+/* A note where the longest of the ways on which a sender begins slowly again after a pause is long
+ * (docs/notes/tcp.md). */
+static void judge_pauses(const struct gyre_survey *survey, struct gyre_doctor_report *report)
+{
+    double most_us = 0;
+    int slow = 0;
+    for (int i = 0; i < survey->n * survey->n; i++) {
+        const struct gyre_survey_way *way = &survey->way[i];
+        if (!is_fine(way) || !*survey->host[i / survey->n].slow_start ||
+            way->probe.round_trip_us <= most_us)
+            continue;
+        most_us = way->probe.round_trip_us;
+        slow = i / survey->n;
+    }
+    if (most_us < LONG_US)
+        return;
+    gyre_doctor_find(report, "pauses", GYRE_DOCTOR_NOTE,
+                     "after 0.2 s without a message %s begins slowly again (%s): over %.1f ms "
+                     "there and back 1 MiB takes up to twice as long",
+                     survey->host[slow].name, survey->host[slow].slow_start, most_us / 1000);
+    gyre_doctor_advise(report, "on all hosts: sysctl net.ipv4.tcp_slow_start_after_idle=0, or BBR");
+}
+
 void gyre_survey_judge(const struct gyre_survey *survey, struct gyre_doctor_report *report)
 {
     int first = first_here(survey);
@@ -330,4 +354,5 @@ void gyre_survey_judge(const struct gyre_survey *survey, struct gyre_doctor_repo
     judge_keys(survey, first, report);
     judge_clocks(survey, first, report);
     judge_ways(survey, report);
+    judge_pauses(survey, report);
 }

@@ -107,6 +107,7 @@ static void take_host_fact(const char *name, const char *value, void *context)
                  {"address", host->address, sizeof host->address},
                  {"settings", host->settings, sizeof host->settings},
                  {"verbs", host->verbs, sizeof host->verbs},
+                 {"slow_start", host->slow_start, sizeof host->slow_start},
                  {"port", host->port, sizeof host->port}};
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
         if (!strcmp(name, facts[i].name))

@@ -18,7 +18,8 @@ struct gyre_survey_host {
     /* what its agent says, "" where it does not */
     char version[32], host[64], system[128], machine[128], key_from[16], key[20], address[128];
     char settings[GYRE_DOCTOR_LINE_MAX], verbs[128], port[8];
-    char root[128]; /* the address that it knows the first host's name by */
+    char slow_start[32]; /* after a pause: the congestion control that does so */
+    char root[128];      /* the address that it knows the first host's name by */
 };
 
 struct gyre_survey_way { /* from one host to another */
