@@ -39,10 +39,10 @@ static uint64_t places_in(uint64_t bytes)
     return places;
 }
 
-/* Maps a new file whose blocks the disk has, so that no write behind the map can fail. Its pages are
- * made writable here: else the first event of each would wait for the file system, some 6 us (ext4).
- * Linux before 5.14 refuses that wish. A file of that name may be mapped by another process, so it
- * is taken away, never cut. NULL: errno says why. */
+/* Maps a new file whose blocks the disk has, so that no write behind the map can fail. Its pages
+ * are made writable here: else the first event of each would wait for the file system, some 6 us
+ * (ext4). Linux before 5.14 refuses that wish. A file of that name may be mapped by another
+ * process, so it is taken away, never cut. NULL: errno says why. */
 static void *map_trace_file(const char *path, uint64_t bytes)
 {
     unlink(path);
@@ -50,8 +50,7 @@ static void *map_trace_file(const char *path, uint64_t bytes)
     if (fd < 0)
         return NULL;
     int fault = posix_fallocate(fd, 0, (off_t)bytes);
-    void *map =
-        fault ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *map = fault ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     fault = fault ? fault : errno;
     close(fd);
     if (map != MAP_FAILED) {

@@ -96,8 +96,8 @@ static void say_machine(struct gyre_doctor_line *line)
                     (unsigned)geteuid());
 }
 
-/* Whether the kernel begins slowly again on a connection that was silent for 0.2 s or more. BBR does
- * not. */
+/* Whether the kernel begins slowly again on a connection that was silent for 0.2 s or more. BBR
+ * does not. */
 static void say_slow_start(struct gyre_doctor_line *line)
 {
     const struct gyre_doctor_machine *machine = &gyre_doctor_this_machine;

@@ -342,7 +342,7 @@ static void numbers_that_nobody_gave(void **state)
     (void)state;
 }
 
-/* A receive that is withdrawn behind the peer's goodbye ends at once: its buffer is the caller's. */
+/* A receive that is withdrawn behind a goodbye ends at once, and its buffer is the caller's. */
 static void nothing_arrives_behind_a_goodbye(void **state)
 {
     struct fixture *f = fixture_new(8);

@@ -200,8 +200,8 @@ static void what_goes_on_is_waited_for(void **state)
     half_close(wire);
 }
 
-/* A withdrawn send shows that the peer has given credit back for what never left. Then all posts end,
- * and no device may go on with their memory. */
+/* A withdrawn send shows that the peer has given credit back for what never left. Then all posts
+ * end, and no device may go on with their memory. */
 static void a_stream_that_fails_in_cancel_fails_the_pipe(void **state)
 {
     const struct gyre_match match = {.sequence = 1};
