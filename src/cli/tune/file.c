@@ -6,6 +6,7 @@
 #include "data/files/file.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,24 +75,57 @@ static size_t add_remarks(const struct gyre_measured *measured, char *text, size
     return length;
 }
 
+/* Prices that are there already. */
+struct old_prices {
+    FILE *file; /* NULL: there are none */
+    struct gyre_tuning tuning;
+    uint32_t kinds;
+};
+
+static int open_old(const char *path, struct old_prices *old, struct gyre_trouble *trouble)
+{
+    struct stat about;
+    int fd = gyre_regular_open(path, 0, &about);
+    *old = (struct old_prices){.file = fd >= 0 ? fdopen(fd, "r") : NULL,
+                               .tuning = gyre_tuning_built_in};
+    int status = fd == -ENOENT ? 0 : gyre_tuning_read(path, &old->tuning, &old->kinds, trouble);
+    if (status && old->file)
+        fclose(old->file);
+    return status;
+}
+
+int gyre_tune_check(const char *path, struct gyre_trouble *trouble)
+{
+    struct old_prices old;
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (!*path)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "--out is empty: expected a file");
+    int status = open_old(path, &old, trouble);
+    if (status)
+        return status;
+    if (old.file)
+        fclose(old.file);
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1,
+             slash ? path : ".");
+    if (access(folder, W_OK))
+        return gyre_trouble_set(trouble, -errno, "%s: cannot create a file beside it: %s", path,
+                                strerror(errno));
+    return 0;
+}
+
 int gyre_tune_write(const char *path, const struct gyre_measured *measured,
                     struct gyre_trouble *trouble)
 {
-    struct gyre_tuning merged = gyre_tuning_built_in;
-    uint32_t kinds = 0;
     char text[TEXT_MAX] = "# Prices of Gyre's links and folds, written by `gyre tune`; name this "
                           "file in GYRE_TUNE_FILE.\n";
-    struct stat about;
-    int fd = gyre_regular_open(path, 0, &about);
-    FILE *old = fd >= 0 ? fdopen(fd, "r") : NULL;
-    int status = fd == -ENOENT ? 0 : gyre_tuning_read(path, &merged, &kinds, trouble);
-    if (status) {
-        if (old)
-            fclose(old);
+    struct old_prices old;
+    int status = open_old(path, &old, trouble);
+    if (status)
         return status;
-    }
+    struct gyre_tuning merged = old.tuning;
     size_t length = add_remarks(measured, text, strlen(text));
-    length = keep_remarks(old, measured->kinds, text, length);
+    length = keep_remarks(old.file, measured->kinds, text, length);
     gyre_tuning_take(&merged, &measured->tuning, measured->kinds);
     if (measured->kinds & ~(1u << GYRE_LINK_MAPPED | 1u << GYRE_LINK_NETWORK))
         merged.fold_kib_ps = measured->tuning.fold_kib_ps;
@@ -99,8 +133,8 @@ int gyre_tune_write(const char *path, const struct gyre_measured *measured,
         merged.window_kib = measured->tuning.window_kib;
         merged.spill_percent = measured->tuning.spill_percent;
     }
-    gyre_tuning_format(text + length, sizeof text - length, &merged, kinds | measured->kinds);
-    if (old)
-        fclose(old);
+    gyre_tuning_format(text + length, sizeof text - length, &merged, old.kinds | measured->kinds);
+    if (old.file)
+        fclose(old.file);
     return gyre_file_replace(path, &(struct iovec){text, strlen(text)}, 1, trouble);
 }

@@ -63,6 +63,9 @@ int gyre_tune_price(const struct gyre_tune_scene *scene, struct gyre_measured *m
  * the status and the story. */
 int gyre_tune_measure(struct gyre_measured *measured, int *rank, struct gyre_trouble *trouble);
 
+/* Whether prices could be written there: before long measurements. */
+int gyre_tune_check(const char *path, struct gyre_trouble *trouble);
+
 /* Writes the prices to the file; of kinds that were not measured those that it had stay. */
 int gyre_tune_write(const char *path, const struct gyre_measured *measured,
                     struct gyre_trouble *trouble);

@@ -96,6 +96,8 @@ static int start_ranks(const char *ranks, const char *path, struct gyre_trouble 
     int64_t count;
     int status = gyre_parse_int("--ranks", ranks, 2, 64, &count, trouble);
     if (!status)
+        status = gyre_tune_check(path, trouble);
+    if (!status)
         status = gyre_cli_path(tool, sizeof tool, trouble);
     if (status)
         return status;
