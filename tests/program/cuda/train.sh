@@ -224,7 +224,8 @@ process_of() { # launcher, rank
     done
 }
 
-# Until the words have been told, or the run has ended.
+# Until the words have been told, or the run has ended. What an earlier run has told must be gone:
+# a process behind "&" empties its file when it comes to run.
 told() { # launcher, words
     until grep -Eq "$2" "$folder/out"; do
         kill -0 "$1" 2>/dev/null || return 1
@@ -236,6 +237,7 @@ told() { # launcher, words
 # device. The rank comes back, to its own device.
 devices=
 case $tool in *_fake) devices='--devices 1,2,0' ;; esac
+: >"$folder/out"
 # shellcheck disable=SC2086 # the devices are two words, or none
 FAKECUDA_DEVICES=3 "$tool" train --preset wine --ranks 3 --elastic 1 --restarts 1 --epochs 100000 \
     --device cuda $devices --optimizer adamw --batch 10 --tail once --test none \
@@ -262,6 +264,7 @@ sed "1,${behind}d" "$folder/out" | grep '^epoch' | grep -v 'loss 0\.[01]' && fai
 
 # A rank that is left alone by the loss of the other goes on from its values, by graphs.
 case $tool in *_fake) devices='--devices 1,0' ;; esac
+: >"$folder/out"
 # shellcheck disable=SC2086 # the devices are two words, or none
 FAKECUDA_DEVICES=2 GYRE_LOG=info "$tool" train --preset wine --ranks 2 --elastic 1 \
     --epochs 100000 --device cuda $devices --optimizer adamw --batch 10 --tail once --test none \
