@@ -216,13 +216,17 @@ struct gyre_device {
 
     /* Graphs: launches that are repeated together, by one post. From record() to keep() each
      * launch() also goes into a graph. What cannot be recorded fails keep() alone, and the launches
-     * have been posted all the same. keep() with a `graph` of NULL forgets them. repeat() posts all
-     * of a graph behind the queue's work, with the addresses and numbers that the launches had, and
-     * nothing is reported. A graph that is freed is finished by the queues that have it. NULL for
+     * have been posted all the same. keep() with a `graph` of NULL forgets them. prepare_graph()
+     * comes once before the first repeat(). repeat() posts all of a graph behind the queue's work,
+     * with the addresses and numbers that the launches had, and nothing is reported. A graph that
+     * is freed is finished by the queues that have it. prepare_graph(), graph_free() and a queue's
+     * first record() may wait for all work of the device, also for streams that are held. NULL for
      * the host. */
     int (*record)(struct gyre_device_queue *queue, struct gyre_trouble *trouble);
     int (*keep)(struct gyre_device_queue *queue, struct gyre_device_graph **graph,
                 struct gyre_trouble *trouble);
+    int (*prepare_graph)(struct gyre_device_queue *queue, struct gyre_device_graph *graph,
+                         struct gyre_trouble *trouble);
     int (*repeat)(struct gyre_device_queue *queue, struct gyre_device_graph *graph,
                   struct gyre_trouble *trouble);
     void (*graph_free)(struct gyre_device_graph *graph);

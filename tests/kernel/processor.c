@@ -1153,6 +1153,8 @@ static void check_repeats(void)
     assert_int_equal(r.on->table->record(r.on, &trouble), 0);
     make_step(&r, 2);
     assert_int_equal(r.on->table->keep(r.on, &graph, &trouble), 0);
+    assert_true(r.on->table->graph_launches(graph) >= 2);
+    assert_int_equal(r.on->table->prepare_graph(r.on, graph, &trouble), 0);
     expect_step(&r, 2);
     for (int step = 3; step < 6; step++) {
         const int copies = fakecuda_calls("cuMemcpyAsync"),

@@ -52,6 +52,8 @@ static void cuda_queue_destroy(struct gyre_device_queue *queue)
         if (queue->stream) /* posted work may still write buffers */
             gyre_cuda->cuStreamSynchronize(queue->stream);
         (void)gyre_cuda_keep(queue, NULL, NULL);
+        if (queue->recorder)
+            gyre_cuda->cuStreamDestroy(queue->recorder);
         gyre_cuda_detours_free(queue->detours);
         for (uint32_t i = 0; i < GYRE_DEVICE_POSTS && queue->ring[i].event; i++)
             gyre_cuda->cuEventDestroy(queue->ring[i].event);
@@ -284,6 +286,7 @@ static const struct gyre_device device = {
     .record = gyre_cuda_record,
     .keep = gyre_cuda_keep,
     .repeat = gyre_cuda_repeat,
+    .prepare_graph = gyre_cuda_prepare_graph,
     .graph_free = gyre_cuda_graph_free,
     .mark = cuda_mark,
     .after = gyre_cuda_after,

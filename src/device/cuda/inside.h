@@ -83,6 +83,7 @@
     call(cuStreamBeginCapture) \
     call(cuStreamEndCapture) \
     call(cuGraphInstantiateWithFlags) \
+    call(cuGraphUpload) \
     call(cuGraphLaunch) \
     call(cuGraphExecDestroy) \
     call(cuGraphDestroy)

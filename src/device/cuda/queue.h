@@ -15,7 +15,8 @@ struct gyre_device_queue {
     int status; /* negative: dead */
     CUstream stream;
     CUevent gate;        /* recorded on the caller's streams */
-    CUstream recorder;   /* captures what is launched; NULL: nothing is recorded */
+    CUstream recorder;   /* captures what is launched; NULL: nothing was ever recorded */
+    bool recording;      /* it does so now */
     CUresult unrecorded; /* the first launch that the recorder has not taken */
     struct gyre_cuda_detour *detours;
     uint32_t posted, reported;
@@ -44,6 +45,8 @@ CUresult gyre_cuda_post_launch(struct gyre_device_queue *queue,
 int gyre_cuda_record(struct gyre_device_queue *queue, struct gyre_trouble *trouble);
 int gyre_cuda_keep(struct gyre_device_queue *queue, struct gyre_device_graph **graph,
                    struct gyre_trouble *trouble);
+int gyre_cuda_prepare_graph(struct gyre_device_queue *queue, struct gyre_device_graph *graph,
+                            struct gyre_trouble *trouble);
 int gyre_cuda_repeat(struct gyre_device_queue *queue, struct gyre_device_graph *graph,
                      struct gyre_trouble *trouble);
 void gyre_cuda_graph_free(struct gyre_device_graph *graph);

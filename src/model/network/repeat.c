@@ -79,7 +79,10 @@ void gyre_repeat_begin(struct gyre_repeat *r, uint64_t samples, int place)
 static void keep_step(struct gyre_repeat *r)
 {
     struct gyre_trouble why = {0};
-    if (r->on->table->keep(r->on, &r->kept[r->place].graph, &why))
+    int status = r->on->table->keep(r->on, &r->kept[r->place].graph, &why);
+    if (!status)
+        status = r->on->table->prepare_graph(r->on, r->kept[r->place].graph, &why);
+    if (status)
         end_graphs(r, &why);
     else
         r->kept[r->place].samples = r->samples;

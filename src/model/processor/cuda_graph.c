@@ -1,6 +1,7 @@
-/* Steps that repeat on a CUDA device. Their launches are recorded once; from then on whoever makes
- * a step goes the same way through layers and losses, but what would be launched is left out, and
- * the graph is posted at the end. What the host tells in a step goes ahead of it, in one copy:
+/* Steps, or parts of them, that repeat on a CUDA device. Their launches are recorded once; from
+ * then on whoever makes a step goes the same way through layers and losses, but what would be
+ * launched is left out, and the graph is posted at the end. What the host tells meanwhile goes
+ * ahead of it, in one copy:
  *
  *     record     put, launch, put, launch, launch  ─▶ keep       as ever; the launches, a graph
  *     replace    put, -     , put, -     , -       ─▶ repeat     one copy, one post of the graph
@@ -105,6 +106,18 @@ int gyre_cuda_keep_step(struct gyre_processor *on, struct gyre_processor_graph *
     fresh->launches = cuda->launches;
     *graph = fresh;
     return 0;
+}
+
+uint64_t gyre_cuda_graph_launches(const struct gyre_processor_graph *graph)
+{
+    return graph->launches;
+}
+
+int gyre_cuda_prepare_step(struct gyre_processor *on, struct gyre_processor_graph *graph,
+                           struct gyre_trouble *trouble)
+{
+    struct gyre_cuda_processor *cuda = common_of(on);
+    return cuda->device->prepare_graph(cuda->queue, graph->graph, trouble);
 }
 
 /* -- repeated ---------------------------------------------------------------------------------- */

@@ -135,6 +135,9 @@ int gyre_cuda_multiprocessors(const struct gyre_processor *on);
 int gyre_cuda_record_step(struct gyre_processor *on, struct gyre_trouble *trouble);
 int gyre_cuda_keep_step(struct gyre_processor *on, struct gyre_processor_graph **graph,
                         struct gyre_trouble *trouble);
+uint64_t gyre_cuda_graph_launches(const struct gyre_processor_graph *graph);
+int gyre_cuda_prepare_step(struct gyre_processor *on, struct gyre_processor_graph *graph,
+                           struct gyre_trouble *trouble);
 void gyre_cuda_replace_step(struct gyre_processor *on, const struct gyre_processor_graph *graph);
 int gyre_cuda_end_replaced(struct gyre_cuda_processor *cuda,
                            const struct gyre_processor_graph **replaced,

@@ -229,14 +229,19 @@ struct gyre_processor_table {
     void *(*alloc_told)(struct gyre_processor *on, size_t bytes);
 
     /* From record() to keep() launches also go into a graph. What fails on the way fails keep()
-     * alone. From replace() to repeat() launches are left out, since the graph has them; bytes put
-     * to other memory than alloc_told()'s travel as ever, ahead of all launches, and those to it
-     * together. repeat() posts the graph. Launches between are those that were recorded, with the
-     * same arguments; the wrong number of them is -EIO. A graph may be freed at any time, NULL too;
-     * then nothing is recorded or left out any more. */
+     * alone. graph_launches() is their number, and prepare_graph() comes once before the first
+     * replace(). From replace() to repeat() launches are left out, since the graph has them; bytes
+     * put to other memory than alloc_told()'s travel as ever, ahead of all launches, and those to
+     * it together. repeat() posts the graph. Launches between are those that were recorded, with
+     * the same arguments; the wrong number of them is -EIO. A graph may be freed at any time, NULL
+     * too; then nothing is recorded or left out any more. prepare_graph(), graph_free() and the
+     * first record() may wait for all work of the device, also for streams that are held. */
     int (*record)(struct gyre_processor *on, struct gyre_trouble *trouble);
     int (*keep)(struct gyre_processor *on, struct gyre_processor_graph **graph,
                 struct gyre_trouble *trouble);
+    uint64_t (*graph_launches)(const struct gyre_processor_graph *graph);
+    int (*prepare_graph)(struct gyre_processor *on, struct gyre_processor_graph *graph,
+                         struct gyre_trouble *trouble);
     void (*replace)(struct gyre_processor *on, const struct gyre_processor_graph *graph);
     int (*repeat)(struct gyre_processor *on, struct gyre_trouble *trouble);
     void (*graph_free)(struct gyre_processor *on, struct gyre_processor_graph *graph);

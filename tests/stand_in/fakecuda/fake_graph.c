@@ -76,6 +76,14 @@ CUresult cuGraphInstantiate(CUgraphExec *executable, CUgraph graph, unsigned lon
     return fake_end(status);
 }
 
+CUresult cuGraphUpload(CUgraphExec executable, CUstream stream)
+{
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    if (!status && (!executable || !fake_alive(fake_named(stream))))
+        status = CUDA_ERROR_INVALID_HANDLE;
+    return fake_end(status);
+}
+
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream)
 {
     CUresult status = fake_begin(__func__, FAKE_CONTEXT);

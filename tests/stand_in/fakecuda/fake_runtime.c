@@ -72,6 +72,7 @@ static const struct {
     entry(cuStreamBeginCapture)
     entry(cuStreamEndCapture)
     entry(cuGraphInstantiateWithFlags)
+    entry(cuGraphUpload)
     entry(cuGraphLaunch)
     entry(cuGraphExecDestroy)
     entry(cuGraphDestroy)

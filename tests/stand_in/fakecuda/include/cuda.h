@@ -258,6 +258,7 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext into, CUdeviceptr from, CUc
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t length, CUstream stream);
 #define cuGraphInstantiate cuGraphInstantiateWithFlags
 CUresult cuGraphInstantiate(CUgraphExec *executable, CUgraph graph, unsigned long long flags);
+CUresult cuGraphUpload(CUgraphExec executable, CUstream stream);
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream);
 CUresult cuGraphExecDestroy(CUgraphExec executable);
 CUresult cuGraphDestroy(CUgraph graph);

@@ -65,7 +65,7 @@ static struct gyre_device_graph *record(void)
     struct gyre_device_graph *graph = NULL;
     assert_int_equal(cuda->record(queue, &trouble), 0);
     assert_int_equal(launch_twice(), 0);
-    if (cuda->keep(queue, &graph, &trouble))
+    if (cuda->keep(queue, &graph, &trouble) || cuda->prepare_graph(queue, graph, &trouble))
         fail_msg("%s", trouble.text);
     return graph;
 }
@@ -113,10 +113,10 @@ static void test_what_is_forgotten_has_run(void **state)
 /* Each call fails once: there is no graph, the sentence says why, and the launches have run. */
 static void test_every_call_of_recording_may_fail(void **state)
 {
-    static const char *const calls[] = {"cuStreamCreateWithPriority", "cuStreamBeginCapture",
-                                        "cudaLaunchKernel", "cuStreamEndCapture",
-                                        "cuGraphInstantiateWithFlags"};
-    for (int i = 0; i < 5; i++) {
+    static const char *const calls[] = {
+        "cuStreamCreateWithPriority", "cuStreamBeginCapture",        "cudaLaunchKernel",
+        "cuStreamEndCapture",         "cuGraphInstantiateWithFlags", "cuGraphUpload"};
+    for (int i = 0; i < 6; i++) {
         struct gyre_device_graph *graph = NULL;
         const bool launch = strcmp(calls[i], "cudaLaunchKernel") == 0;
         set(1);
@@ -126,8 +126,11 @@ static void test_every_call_of_recording_may_fail(void **state)
         assert_int_equal(launch_twice(), 0);
         if (!status)
             status = cuda->keep(queue, &graph, &trouble);
-        assert_true(status < 0);
-        assert_null(graph);
+        assert_true((status < 0) == (i < 4));
+        assert_true((graph != NULL) == (i >= 4));
+        if (graph)
+            assert_true(cuda->prepare_graph(queue, graph, &trouble) < 0);
+        cuda->graph_free(graph);
         assert_non_null(strstr(trouble.text, "CUDA_ERROR_LAUNCH_FAILED"));
         assert_int_equal(value(), 4);
         fakecuda_fail(NULL, 0, CUDA_SUCCESS);
@@ -145,6 +148,34 @@ static void test_a_repeat_may_fail(void **state)
     assert_true(cuda->repeat(queue, graph, &trouble) < 0);
     assert_non_null(strstr(trouble.text, "cuGraphLaunch"));
     cuda->graph_free(graph);
+}
+
+/* New streams, and graphs that are made ready, may wait for whatever holds a stream: recording one
+ * part after the other makes neither. */
+static int waiting_calls(void)
+{
+    return fakecuda_calls("cuStreamCreateWithPriority") +
+           fakecuda_calls("cuGraphInstantiateWithFlags") + fakecuda_calls("cuGraphUpload");
+}
+
+static void test_parts_are_recorded_while_the_device_stands(void **state)
+{
+    struct gyre_device_graph *graph[2] = {NULL, NULL};
+    set(1);
+    cuda->graph_free(record()); /* there is a recorder from now on */
+    const int before = waiting_calls();
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(cuda->record(queue, &trouble), 0);
+        assert_int_equal(launch_twice(), 0);
+        assert_int_equal(cuda->keep(queue, &graph[i], &trouble), 0);
+    }
+    assert_int_equal(waiting_calls(), before);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(cuda->prepare_graph(queue, graph[i], &trouble), 0);
+    assert_int_equal(cuda->repeat(queue, graph[1], &trouble), 0);
+    assert_int_equal(value(), 4 * 16 * 4);
+    cuda->graph_free(graph[0]);
+    cuda->graph_free(graph[1]);
 }
 
 /* A queue that ends while it records. */
@@ -169,6 +200,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_is_forgotten_has_run, enter, leave),
         cmocka_unit_test_setup_teardown(test_every_call_of_recording_may_fail, enter, leave),
         cmocka_unit_test_setup_teardown(test_a_repeat_may_fail, enter, leave),
+        cmocka_unit_test_setup_teardown(test_parts_are_recorded_while_the_device_stands, enter,
+                                        leave),
         cmocka_unit_test_setup_teardown(test_an_end_while_recording, enter, leave),
         cmocka_unit_test(test_nothing_was_left),
     };
