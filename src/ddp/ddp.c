@@ -164,6 +164,13 @@ struct gyre_ddp_found gyre_ddp_found(const struct gyre_ddp *ddp)
     };
 }
 
+bool gyre_ddp_posts(const struct gyre_ddp *ddp, int parameter)
+{
+    const bool own = ddp->place.on == ddp->place.owner;
+    return !own && (ddp->options.look != GYRE_DDP_LOOK_NONE ||
+                    gyre_ddp_completes(ddp, (uint32_t)parameter));
+}
+
 bool gyre_ddp_in_step(const struct gyre_ddp *ddp)
 {
     return ddp->open;

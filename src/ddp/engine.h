@@ -43,6 +43,10 @@ struct gyre_ddp_found {
 void gyre_ddp_leave_found(struct gyre_ddp *ddp, struct gyre_processor *owner);
 struct gyre_ddp_found gyre_ddp_found(const struct gyre_ddp *ddp);
 
+/* Whether gyre_ddp_ready() of this parameter will put work behind what is on the engine's stream: a
+ * look, or the reduction of a bucket. What are launches of the owner are not meant. */
+bool gyre_ddp_posts(const struct gyre_ddp *ddp, int parameter);
+
 bool gyre_ddp_in_step(const struct gyre_ddp *ddp); /* between begin and wait */
 
 #endif

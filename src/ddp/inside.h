@@ -217,6 +217,9 @@ void *gyre_ddp_own_gradient(const struct gyre_ddp *ddp, const struct gyre_bucket
 /* Starts every bucket that is complete and whose turn has come, but not the last. */
 int gyre_ddp_launch_complete(struct gyre_ddp *ddp);
 
+/* Whether that starts one as soon as this item is ready. */
+bool gyre_ddp_completes(const struct gyre_ddp *ddp, uint32_t i);
+
 /* Starts the remaining buckets in order and waits for all. Every rank then has the notes of all
  * ranks. Collective. */
 int gyre_ddp_reduce_rest(struct gyre_ddp *ddp);

@@ -109,6 +109,13 @@ int gyre_ddp_launch_complete(struct gyre_ddp *ddp)
     return gyre_ddp_fail(ddp, status);
 }
 
+bool gyre_ddp_completes(const struct gyre_ddp *ddp, uint32_t i)
+{
+    const uint32_t b = ddp->cut.bucket_of[i];
+    return ddp->n > 1 && !ddp->no_sync && b == ddp->launched && b + 1 < ddp->cut.buckets &&
+           ddp->missing[b] == 1;
+}
+
 /* -- the last, and the notes ------------------------------------------------------------------- */
 
 static bool notes_ride(const struct gyre_ddp *ddp, const struct load *last)

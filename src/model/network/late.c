@@ -21,15 +21,20 @@ int gyre_late_open(const struct gyre_replica *r)
 
 /* -- its begin --------------------------------------------------------------------------------- */
 
-/* A graph has the addresses of values and gradients. */
+/* A graph has the addresses of values and gradients. In the middle of a part they stay. */
+static void find_stretches(struct gyre_replica *r)
+{
+    gyre_replica_list_stretches(r);
+    if (!r->late.repeat.open && !gyre_optimizer_knows(r->optimizer, r->stretch, (size_t)r->pieces))
+        gyre_repeat_forget(&r->late.repeat);
+}
+
 void gyre_late_begin(struct gyre_replica *r, uint64_t samples, int place)
 {
-    if (!r->late.repeats || !gyre_late_loss(r) || !r->optimizer)
+    if (!r->late.repeats || !gyre_late_on(r) || !r->optimizer)
         return;
     gyre_replica_bind(r);
-    gyre_replica_list_stretches(r);
-    if (!gyre_optimizer_knows(r->optimizer, r->stretch, (size_t)r->pieces))
-        gyre_repeat_forget(&r->late.repeat);
+    find_stretches(r);
     gyre_repeat_begin(&r->late.repeat, samples, place);
 }
 
@@ -83,7 +88,8 @@ int gyre_late_update(struct gyre_replica *r, double rate, double clip, struct gy
         status = gyre_replica_make_optimizer(r, trouble);
     if (status)
         return status;
-    gyre_replica_list_stretches(r);
+    find_stretches(r); /* the engine may have moved gradients in its wait */
+    gyre_repeat_resume(&r->late.repeat);
     status = bring_terms(r, rate, clip, trouble);
     if (status)
         return status;

@@ -28,9 +28,10 @@ struct gyre_late_step {
 bool gyre_late_on(const struct gyre_replica *replica);
 bool gyre_late_loss(const struct gyre_replica *replica);
 
-/* Begins a step of a single rank, before gyre_ddp_begin(). Where it repeats what steps before have
- * done, with as many samples, the update posts it as one graph (repeat.h): until then nothing waits
- * for its passes, and it has no part. `place`: which of up to GYRE_REPEAT_PLACES the rows have.
+/* Begins a step, before gyre_ddp_begin(). Where it repeats what steps before have done, with as
+ * many samples, it is posted as graphs (repeat.h); it has one forward and one backward then. Of a
+ * single rank the update posts it whole, and until then nothing waits for its passes; of several,
+ * backward has posted all up to its end. `place`: which of up to GYRE_REPEAT_PLACES the rows have.
  * Without this call, or `late.repeats`, steps are made by their launches. */
 void gyre_late_begin(struct gyre_replica *replica, uint64_t samples, int place);
 

@@ -1,31 +1,47 @@
-/* Steps of one rank that repeat on a device: a few are made by their launches, the next is recorded
- * too, and those that follow are one launch of that graph:
+/* Steps that repeat on a device: a few are made by their launches, the next is recorded too, and
+ * those that follow are posts of what was recorded:
  *
  *     steps 1 … 3     launches
- *     step 4          launches, and once more into a graph
+ *     step 4          launches, and once more into graphs
  *     step 5 …        labels, places and terms in one copy ─▶ the graph
  *     a short one     launches; the next whole step is the graph again
  *
- * A graph has the addresses of its rows, so there is one for each place where rows may lie. What
- * goes wrong while one is made ends graphs, not the training. */
+ * A step is one recorded part, or several. A part ends where the host has to act behind its
+ * launches: where a bucket is handed over to its reduction, and at the end of backward.
+ *
+ *     one rank        begin ── forward, loss, backward, update ── end
+ *     several ranks   begin ── forward … ── pause   resume ── … ── pause   resume ── update ── end
+ *                                             └ bucket 0        └ the last bucket, notes
+ *
+ * A part of one launch or two stays launches. A graph has the addresses of its rows, so there is
+ * one of each part for each place where rows may lie. What goes wrong while one is made ends
+ * graphs, not the training. No graph is made ready or freed in the middle of a step: streams may be
+ * held there. */
 #ifndef GYRE_MODEL_NETWORK_REPEAT_H
 #define GYRE_MODEL_NETWORK_REPEAT_H
 
 #include "model/nets/model.h"
 
 #define GYRE_REPEAT_PLACES 2
+#define GYRE_REPEAT_PARTS  32 /* parts behind them are launches */
+
+struct gyre_repeat_step {
+    struct gyre_processor_graph *part[GYRE_REPEAT_PARTS]; /* NULL: launches */
+    bool graphs;                                          /* some part is one, and all are ready */
+    uint64_t samples;
+};
 
 struct gyre_repeat {
     struct gyre_processor *on; /* NULL: no graphs are made */
-    struct {
-        struct gyre_processor_graph *graph; /* NULL: none yet */
-        uint64_t samples;
-    } kept[GYRE_REPEAT_PLACES];
+    struct gyre_repeat_step kept[GYRE_REPEAT_PLACES];
     uint64_t samples; /* of the step before */
     int alike;        /* steps with as many, one after the other, up to now */
     int place;        /* of the rows of the step that is under way */
+    int part;         /* of it */
+    bool open;        /* the part is being recorded, or its launches are left out */
+    bool ends;        /* the next step ends graphs */
     enum { GYRE_REPEAT_NOT, GYRE_REPEAT_RECORDS, GYRE_REPEAT_REPLACES } way; /* that it goes */
-    uint64_t repeated, steps;
+    uint64_t repeated, posted, steps; /* steps that were graphs; graphs; all steps */
 };
 
 /* GYRE_INVALID: GYRE_GRAPHS is neither 0 nor 1, and the sentence says so. Deinit takes every state,
@@ -34,13 +50,19 @@ int gyre_repeat_init(struct gyre_repeat *repeat, struct gyre_processor *on,
                      struct gyre_trouble *trouble);
 void gyre_repeat_deinit(struct gyre_repeat *repeat);
 
-/* Begins a step, before its first launch. End comes behind the last: the step is posted. Between
- * them nothing may wait for its launches. */
+/* Begins a step and its first part, before its first launch. End comes behind the last: the step is
+ * posted. Between them nothing may wait for its launches but where it is paused. */
 void gyre_repeat_begin(struct gyre_repeat *repeat, uint64_t samples, int place);
 int gyre_repeat_end(struct gyre_repeat *repeat, struct gyre_trouble *trouble);
 
+/* Pause ends a part: all launches up to here are posted. Those behind it are no part's until
+ * resume begins the next; in the middle of a part resume does nothing. Neither does anything
+ * outside of steps. */
+int gyre_repeat_pause(struct gyre_repeat *repeat, struct gyre_trouble *trouble);
+void gyre_repeat_resume(struct gyre_repeat *repeat);
+
 /* Gives up the step that is under way, if one is, and forgets all graphs: before memory changes
- * that steps use, and where a step has failed. */
+ * that steps use, and where a step has failed. No stream is held meanwhile. */
 void gyre_repeat_forget(struct gyre_repeat *repeat);
 
 #endif

@@ -25,7 +25,8 @@ static int allocate_values(struct gyre_replica *r)
         bytes += gyre_round_up(r->parameter[p]->count * sizeof(float), LINE);
     r->values = aligned_alloc(LINE, bytes);
     r->host_item = calloc((size_t)r->parameters + (size_t)r->buffers + 1, sizeof *r->host_item);
-    return r->values && r->host_item ? 0 : -ENOMEM;
+    r->unseen = calloc((size_t)r->parameters + 1, sizeof *r->unseen);
+    return r->values && r->host_item && r->unseen ? 0 : -ENOMEM;
 }
 
 static int allocate_running(struct gyre_replica *r, struct gyre_trouble *trouble)
@@ -107,6 +108,7 @@ void gyre_replica_deinit(struct gyre_replica *r)
     gyre_running_deinit(&r->running);
     gyre_model_destroy(r->model);
     free(r->host_item);
+    free(r->unseen);
     free(r->values);
     *r = (struct gyre_replica){0};
 }
@@ -225,11 +227,47 @@ static int place_of_parameter(const struct gyre_replica *r, const struct gyre_pa
     return i;
 }
 
-static int tell_ready(struct gyre_replica *r, const struct gyre_parameter *parameter)
+/* The engine's passes are on a stream of their own where there are several ranks. What is handed
+ * over to them ends a part of a step that repeats. Looks wait until then: a gradient that is ready
+ * stays what it is until its bucket starts. */
+static bool hands_over(const struct gyre_replica *r)
+{
+    return r->device.on && r->ddp && gyre_size(r->comm) > 1;
+}
+
+static int look_at_unseen(struct gyre_replica *r)
+{
+    int status = 0;
+    for (int k = 0; !status && k < r->unseen_count; k++)
+        status = gyre_ddp_look_at(r->ddp, r->unseen[k]);
+    r->unseen_count = 0;
+    return status;
+}
+
+/* All launches of backward up to here are posted, then looks behind them. */
+static int hand_gradients_over(struct gyre_replica *r, struct gyre_trouble *trouble)
+{
+    int status = gyre_repeat_pause(&r->late.repeat, trouble);
+    return status ? status : look_at_unseen(r);
+}
+
+static int tell_ready(struct gyre_replica *r, const struct gyre_parameter *parameter,
+                      struct gyre_trouble *trouble)
 {
     const int i = place_of_parameter(r, parameter);
-    int status = r->looks && !parameter->bounded ? gyre_ddp_look_at(r->ddp, i) : 0;
-    return status ? status : gyre_ddp_ready(r->ddp, i);
+    const bool two = hands_over(r), posts = two && gyre_ddp_posts(r->ddp, i);
+    int status = 0;
+    if (r->looks && !parameter->bounded)
+        r->unseen[r->unseen_count++] = i;
+    if (posts)
+        status = hand_gradients_over(r, trouble);
+    else if (!two)
+        status = look_at_unseen(r);
+    if (!status)
+        status = gyre_ddp_ready(r->ddp, i);
+    if (!status && posts)
+        gyre_repeat_resume(&r->late.repeat);
+    return status;
 }
 
 /* -- passes ------------------------------------------------------------------------------------ */
@@ -244,14 +282,14 @@ static int sum_over_ranks(struct gyre_replica *r, const struct gyre_pass_event *
 }
 
 /* The rest of a pass that came to `status`. */
-static int finish_pass(struct gyre_replica *r, int status, bool tells)
+static int finish_pass(struct gyre_replica *r, int status, bool tells, struct gyre_trouble *trouble)
 {
     while (status == GYRE_AGAIN) {
         const struct gyre_pass_event *event = gyre_model_event(r->model);
         if (event->sum)
             status = sum_over_ranks(r, event);
         else
-            status = tells ? tell_ready(r, event->ready) : 0;
+            status = tells ? tell_ready(r, event->ready, trouble) : 0;
         if (!status)
             status = gyre_model_continue(r->model);
     }
@@ -289,7 +327,7 @@ static int pass_forward(struct gyre_replica *r, const float *x, size_t samples, 
         gyre_running_changed(&r->running);
     if (!status)
         status = gyre_model_forward(r->model, x, samples, train, outputs, trouble);
-    return finish_pass(r, status, false);
+    return finish_pass(r, status, false, trouble);
 }
 
 int gyre_replica_forward(struct gyre_replica *r, const float *x, size_t samples, bool train,
@@ -331,5 +369,7 @@ void gyre_replica_clear_loss(struct gyre_replica *r)
 int gyre_replica_backward(struct gyre_replica *r, bool adds, bool tells,
                           struct gyre_trouble *trouble)
 {
-    return finish_pass(r, gyre_model_backward(r->model, adds, trouble), tells);
+    r->unseen_count = 0; /* of a step that was given up */
+    int status = finish_pass(r, gyre_model_backward(r->model, adds, trouble), tells, trouble);
+    return status || !hands_over(r) ? status : hand_gradients_over(r, trouble);
 }

@@ -46,7 +46,7 @@ struct gyre_late {
     struct gyre_late_news *news;   /* the device's; NULL: steps end at once */
     struct gyre_step_terms *terms; /* the device's, of the step that was posted last */
     struct gyre_verdict known;     /* what the device's verdict was when all steps were settled */
-    struct gyre_repeat repeat;     /* steps of one rank */
+    struct gyre_repeat repeat;     /* its steps */
     uint64_t sent, settled;        /* steps */
 };
 
@@ -64,6 +64,8 @@ struct gyre_replica {
     bool sharded;
     bool
         looks; /* for NaN and infinity in each gradient that backward does not know to be bounded */
+    int *unseen; /* parameters whose gradients are to be looked at before their bucket starts */
+    int unseen_count;
 
     struct gyre_optimizer_settings settings;
     struct gyre_optimizer *optimizer; /* NULL until it is made */

@@ -76,14 +76,14 @@ same "--data digits:test --model convnet --epochs 1 --batch 72 --ranks 2 --sync-
     --precision bf16"
 same "--preset wine --epochs 2 --precision f16"
 
-# Steps of one rank that are graphs, beside a last short one in each epoch, and with the digits'
-# images: the bytes are those of single launches, which are the CPU's.
-graphs() { # steps that are graphs, options
+# Steps that are graphs, beside a last short one in each epoch, and with the digits' images: the
+# bytes are those of single launches, which are the CPU's.
+graphs() { # steps that are graphs, or these and how many graphs in all; options
     GYRE_LOG=info
     export GYRE_LOG
     same "$2"
     unset GYRE_LOG
-    grep -q " $1 steps were graphs" "$folder/cuda.out" || {
+    grep -q " ${1%,*} steps were graphs${1#"${1%,*}"}" "$folder/cuda.out" || {
         echo "not $1 steps were graphs: $2: $(grep 'were graphs' "$folder/cuda.out")"
         failed=1
     }
@@ -101,8 +101,21 @@ grep -q '8 of 10 batches were brought ahead' "$folder/cuda.out" || {
     failed=1
 }
 same "$several --ranks 2"
+
+# Steps of several ranks: a graph up to each bucket, the optimiser's launches another. Rows are the
+# device's, or come ahead, to two places.
+several='--preset wine --epochs 3 --batch 10 --ranks 2'
+graphs '17 of 23, 34 in all' "$several --optimizer adamw --clip 1"
+buckets='--layers 13,300,300,3 --bucket 2000'
+graphs '17 of 23, 51 in all' "$several $buckets --precision f16 --wire f16 --clip 1"
+export GYRE_RESIDENT=1K
+graphs '16 of 23, 48 in all' "$several $buckets"
+unset GYRE_RESIDENT
+graphs '2 of 5, 4 in all' "--data digits:test --model convnet --epochs 2 --batch 40 --ranks 3 \
+    --precision bf16"
 export GYRE_GRAPHS=0
 graphs '0 of 14' "--preset wine --epochs 3"
+graphs '0 of 23, 0 in all' "$several"
 unset GYRE_GRAPHS
 
 # In several buckets, which are reduced beside the backward pass.

@@ -211,13 +211,14 @@ static void test_recording_fails(void **state)
 {
     enum { STEPS = 6 };
     static const char *const calls[] = {"cuStreamCreateWithPriority", "cuStreamBeginCapture",
-                                        "cuStreamEndCapture", "cuGraphInstantiateWithFlags"};
+                                        "cuStreamEndCapture", "cuGraphInstantiateWithFlags",
+                                        "cuGraphUpload"};
     struct gyre_replica late, now;
     struct gyre_late_step found;
     open_replica(&now, false);
     for (int step = 0; step < STEPS; step++)
         step_now(&now, step, &found);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         open_replica(&late, true);
         fakecuda_fail(calls[i], 1, CUDA_ERROR_LAUNCH_FAILED);
         for (int step = 0; step < STEPS; step++)
