@@ -335,7 +335,7 @@ CUresult cuEventQuery(CUevent event)
     CUresult status = fake_begin(__func__, FAKE_DRIVER);
     if (!status)
         status = fake_device[event->device].lost;
-    if (!status && event->reached < event->asked && !fake_skips("cuEventQuery"))
+    if (!status && !fake_event_reached(event, event->asked) && !fake_skips("cuEventQuery"))
         status = CUDA_ERROR_NOT_READY;
     return fake_end(status);
 }

@@ -52,10 +52,21 @@ struct CUgraphExec_st {
 
 struct CUevent_st {
     int device;
-    int references; /* jobs, and the application until it destroys the event */
-    uint64_t asked, reached;
+    int references;   /* jobs, and the application until it destroys the event */
+    uint64_t asked;   /* number of the last record */
+    uint64_t reached; /* all records up to it have been reached, */
+    uint64_t beyond;  /* and of the 64 behind it those with a bit: they may be on other streams */
     CUevent next;
 };
+
+/* Whether a record has been reached. A wait is for the record before it alone. */
+static inline bool fake_event_reached(const struct CUevent_st *event, uint64_t number)
+{
+    const uint64_t ahead = number - event->reached - 1;
+    return number <= event->reached || (ahead < 64 && event->beyond >> ahead & 1);
+}
+
+void fake_event_reach(struct CUevent_st *event, uint64_t number);
 
 /* All with the lock held. */
 bool fake_alive(CUstream stream);

@@ -172,6 +172,29 @@ static void test_streams_write_words(void **state)
     assert_int_equal(atomic_load(word + 3), 9);
 }
 
+/* A stream waits for what an event had recorded when it was told to, not for later records of the
+ * event on other streams. */
+static void test_a_wait_is_for_the_record_before_it(void **state)
+{
+    CUevent event;
+    CUstream third = CU_STREAM_LEGACY;
+    assert_int_equal(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    assert_int_equal(cuEventRecord(event, held), CUDA_SUCCESS);
+    assert_int_equal(cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);
+    assert_int_equal(cuStreamWriteValue64(other, host(word + 1), 7, CU_STREAM_WRITE_VALUE_DEFAULT),
+                     CUDA_SUCCESS);
+    assert_int_equal(cuEventRecord(event, third), CUDA_SUCCESS);
+    for (int i = 0; i < 64; i++)
+        assert_int_equal(cuMemsetD8Async(base, 1, 1, third), CUDA_SUCCESS);
+    assert_int_equal(cuStreamSynchronize(third), CUDA_SUCCESS);
+    assert_int_equal(cuEventQuery(event), CUDA_SUCCESS);
+    assert_int_equal(atomic_load(word + 1), 0);
+    atomic_store(word, 1);
+    assert_int_equal(cuStreamSynchronize(other), CUDA_SUCCESS);
+    assert_int_equal(atomic_load(word + 1), 7);
+    assert_int_equal(cuEventDestroy(event), CUDA_SUCCESS);
+}
+
 /* Each replay sets the word anew, which the host clears between. */
 static void test_graphs_replay_what_was_captured(void **state)
 {
@@ -218,6 +241,7 @@ int main(void)
         ON_STREAMS(test_a_full_stream_blocks_all_posts),
         ON_STREAMS(test_a_new_stream_waits_for_the_device),
         ON_STREAMS(test_streams_write_words),
+        ON_STREAMS(test_a_wait_is_for_the_record_before_it),
         ON_STREAMS(test_graphs_replay_what_was_captured),
         ON_STREAMS(test_a_spoiled_capture_has_no_graph),
     };
