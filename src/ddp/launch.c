@@ -100,20 +100,24 @@ static int launch_bucket(struct gyre_ddp *ddp, uint32_t b)
     return ddp->place.on ? reduce_on_road(ddp, &load) : reduce_bucket(ddp, &load, &ddp->work[b]);
 }
 
+/* Whether the bucket whose turn has come is not the last, and lacks so many items. */
+static bool next_lacks(const struct gyre_ddp *ddp, uint32_t items)
+{
+    return ddp->n > 1 && ddp->launched + 1 < ddp->cut.buckets &&
+           ddp->missing[ddp->launched] == items;
+}
+
 int gyre_ddp_launch_complete(struct gyre_ddp *ddp)
 {
     int status = 0;
-    while (!status && ddp->n > 1 && ddp->launched + 1 < ddp->cut.buckets &&
-           !ddp->missing[ddp->launched])
+    while (!status && next_lacks(ddp, 0))
         status = launch_bucket(ddp, ddp->launched++);
     return gyre_ddp_fail(ddp, status);
 }
 
 bool gyre_ddp_completes(const struct gyre_ddp *ddp, uint32_t i)
 {
-    const uint32_t b = ddp->cut.bucket_of[i];
-    return ddp->n > 1 && !ddp->no_sync && b == ddp->launched && b + 1 < ddp->cut.buckets &&
-           ddp->missing[b] == 1;
+    return !ddp->no_sync && ddp->cut.bucket_of[i] == ddp->launched && next_lacks(ddp, 1);
 }
 
 /* -- the last, and the notes ------------------------------------------------------------------- */

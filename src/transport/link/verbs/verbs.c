@@ -172,10 +172,18 @@ static int verbs_attach(struct gyre_wire *handle, const struct gyre_channel *cha
 
 /* -- posts ------------------------------------------------------------------------------------- */
 
+/* A post or a cancel may show that the peer disagrees or lies, which ends all posts: then no device
+ * may read or write for them. */
+static void fail_with_stream(struct gyre_verbs_pipe *pipe)
+{
+    int failure = gyre_stream_failure(pipe->end.stream[0]);
+    if (failure)
+        gyre_verbs_fail_stream(pipe, failure);
+}
+
 static int verbs_refused(struct gyre_verbs_pipe *pipe, int status)
 {
-    if (status == GYRE_MISMATCH)
-        gyre_verbs_fail_stream(pipe, status);
+    fail_with_stream(pipe);
     return status;
 }
 
@@ -225,15 +233,12 @@ static bool verbs_carries(struct gyre_pipe *end, const void *memory, uint64_t le
            gyre_verbs_memory_of(((struct gyre_verbs_pipe *)end)->wire, memory, length);
 }
 
-/* A lie of the peer may show here, and end all posts: then no device may read or write for them. */
 static int verbs_cancel(struct gyre_pipe *end, uint64_t token)
 {
     struct gyre_verbs_pipe *pipe = (struct gyre_verbs_pipe *)end;
     int status = gyre_stream_cancel(pipe->end.stream[0], token);
-    int failure = gyre_stream_failure(pipe->end.stream[0]);
     gyre_verbs_mark(pipe);
-    if (failure)
-        gyre_verbs_fail_stream(pipe, failure);
+    fail_with_stream(pipe);
     return status;
 }
 
