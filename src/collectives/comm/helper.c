@@ -23,7 +23,7 @@
  * it, and `at` says which engine, so that one that ends waits. A forked child has no helper, and
  * forgets its parent's.
  *
- * Tested by tests/program/collectives/handles.c and tests/program/job/groups.c. */
+ * Also tested by tests/program/collectives/handles.c and tests/program/job/groups.c. */
 #include "collectives/comm/helper.h"
 
 #include "base/clock.h"
@@ -115,11 +115,18 @@ static enum round drive(const struct gyre_helper_thread *self,
 
 /* -- the thread -------------------------------------------------------------------------------- */
 
+/* An engine that is leaving gets no more turns, whatever it still guards: its rank waits to find the
+ * thread elsewhere, and would never find it so if the thread came back at once. */
+static bool wants_turns(const struct gyre_progress_engine *progress)
+{
+    return atomic_load(&progress->helper.work) && !atomic_load(&progress->helper.leaving);
+}
+
 static uint32_t count_work(const struct gyre_helper_thread *self)
 {
     uint32_t count = 0;
     for (const struct gyre_progress_engine *at = self->first; at; at = at->helper.next)
-        count += atomic_load(&at->helper.work) != 0;
+        count += wants_turns(at);
     return count;
 }
 
@@ -130,7 +137,7 @@ static enum round drive_all_groups(struct gyre_helper_thread *self)
     enum round round = NOTHING_TO_DO;
 
     for (struct gyre_progress_engine *engine = self->first; engine; engine = engine->helper.next) {
-        if (!atomic_load(&engine->helper.work))
+        if (!wants_turns(engine))
             continue;
         self->at = engine;
         pthread_mutex_unlock(&helper_lock);
