@@ -15,8 +15,10 @@
  * A rank that reports a failure of its own (an abort, a mismatch) cannot wait for a verdict,
  * because its caller returns: the rank decides for itself and proposes the same to the others.
  *
- * In a deep tree a rank passes on, upwards, what a rank below it proposes or holds, and a verdict
- * to all its channels.
+ * A rank that passes the states of a peer on passes on, upwards, what the peer proposes, in front
+ * of the states. A state that overtook the proposal would tell rank 0 of a rank in gyre_finalize(),
+ * and not that it failed. In a deep tree a rank also passes on what a rank below it holds, and a
+ * verdict to all its channels.
  *
  * An echo is told to rank 0, which waits GRACE for the cause and decides for all. So that all ranks
  * tell one story, the rank that has the echo waits longer than rank 0 does.
@@ -210,6 +212,14 @@ void gyre_detector_stop_waiting(struct gyre_failure_detector *detector)
                NULL);
 }
 
+/* Whether the peer's states go to rank 0 through this rank. */
+static bool carries_states(const struct gyre_failure_detector *detector,
+                           const struct gyre_detector_channel *source)
+{
+    return source->kin == GYRE_KIN_BELOW ||
+           gyre_detector_parent(detector, source->peer) == detector->is.rank;
+}
+
 void gyre_detector_hear_failure(struct gyre_failure_detector *detector,
                                 const struct gyre_detector_channel *source,
                                 const struct gyre_watch_message *message)
@@ -235,7 +245,7 @@ void gyre_detector_hear_failure(struct gyre_failure_detector *detector,
     }
     grant_time(detector);
     detector->stage = GYRE_DETECTOR_PROPOSED;
-    if (source->kin == GYRE_KIN_BELOW)
+    if (carries_states(detector, source))
         pass_up(detector);
 }
 

@@ -63,6 +63,28 @@ static void test_who_leaves_early_is_told_by_all(void **state)
     }
 }
 
+/* What a rank that failed says to rank 0 is lost with its connection, and it leaves. Its state goes
+ * to rank 0 through the lowest rank of its node, and so does its failure, in front of the state. */
+static void test_who_leaves_because_it_failed_has_not_left_early(void **state)
+{
+    for (uint64_t seed = 1; seed <= seeds(50); seed++) {
+        const uint32_t per_node = 2 + (uint32_t)seed % 4, last = 2 * per_node - 1;
+        struct sim sim = sim_of(2 * per_node, per_node, seed);
+        sim_open(&sim);
+        for (uint32_t rank = 0; rank < sim.n; rank++)
+            sim.rank[rank].state = at_operation(&sim, rank, rank == last ? 2 : 3, 2);
+        sim_run(&sim, GYRE_SECOND + gyre_rng_below(&sim.rng, 50 * GYRE_MS));
+        sim_reset(&sim, 0, last, false, false);
+        uint64_t limit = sim.now + 10 * GYRE_MS;
+        sim_report(&sim, last, GYRE_CORRUPT, 1, false, "rank 1 sent altered bytes");
+        sim.rank[last].state.parting = 1;
+        sim_leave(&sim, last);
+        sim_run(&sim, GYRE_SECOND);
+        assert_agreed(&sim, 1, limit);
+        sim_close(&sim);
+    }
+}
+
 /* All have finished as many operations, but not the same ones. */
 static void test_different_ends_are_told_at_the_goodbye(void **state)
 {
@@ -223,6 +245,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_leave_in_any_order),
         cmocka_unit_test(test_who_leaves_early_is_told_by_all),
+        cmocka_unit_test(test_who_leaves_because_it_failed_has_not_left_early),
         cmocka_unit_test(test_different_ends_are_told_at_the_goodbye),
         cmocka_unit_test(test_different_numbers_are_told_to_all_at_the_goodbye),
         cmocka_unit_test(test_who_refused_a_call_and_is_late_is_told_within_the_dead_time),
