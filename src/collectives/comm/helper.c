@@ -115,8 +115,8 @@ static enum round drive(const struct gyre_helper_thread *self,
 
 /* -- the thread -------------------------------------------------------------------------------- */
 
-/* An engine that is leaving gets no more turns, whatever it still guards: its rank waits to find the
- * thread elsewhere, and would never find it so if the thread came back at once. */
+/* An engine that leaves gets no more turns, whatever it still guards: its rank waits to find the
+ * thread elsewhere, and would wait for good if the thread came back at once. */
 static bool wants_turns(const struct gyre_progress_engine *progress)
 {
     return atomic_load(&progress->helper.work) && !atomic_load(&progress->helper.leaving);
