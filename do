@@ -153,6 +153,7 @@ needs_ci() {
     needs_fuzz
     cat <<'END'
 gcovr command -v gcovr
+lld command -v ld.lld
 libopenblas0-pthread ls /usr/lib/*/libopenblas.so.0
 gcc-aarch64-linux-gnu command -v aarch64-linux-gnu-gcc
 libc6-dev-arm64-cross test -e /usr/aarch64-linux-gnu/include/stdio.h
