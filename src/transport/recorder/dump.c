@@ -6,6 +6,7 @@
  * Tested by tests/program/cli/why.c. */
 #include "transport/recorder/dump.h"
 
+#include "base/disk/folder.h"
 #include "base/disk/regular.h"
 #include "base/log.h"
 
@@ -52,8 +53,8 @@ void gyre_recorder_dump(const struct gyre_record_head *head, bool absent)
 {
     char path[GYRE_RECORDER_PATH];
     if (dump_path(head, path) && !write_dump(path, head, absent))
-        gyre_log(GYRE_LOG_WARN, "cannot write %s: %s; GYRE_DUMP has to name a folder that exists",
-                 path, strerror(errno));
+        gyre_log(GYRE_LOG_WARN, "cannot write %s, which GYRE_DUMP asks for: %s", path,
+                 strerror(errno));
 }
 
 static void dump_all(int number)
@@ -82,8 +83,11 @@ static void enlist_recorder(const struct gyre_recorder *from, const struct gyre_
 void gyre_recorder_dump_on_signal(struct gyre_recorder *recorder)
 {
     struct sigaction now, ours = {.sa_handler = dump_all, .sa_flags = SA_RESTART};
+    struct gyre_trouble trouble = {0};
     if (!recorder || !dump_path(recorder->head, recorder->path))
         return;
+    if (gyre_folder_make(getenv("GYRE_DUMP"), 0777, &trouble))
+        gyre_log(GYRE_LOG_WARN, "a failure will leave no records: GYRE_DUMP: %s", trouble.text);
     enlist_recorder(NULL, recorder);
     if (sigaction(SIGUSR2, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
         sigaction(SIGUSR2, &ours, NULL);

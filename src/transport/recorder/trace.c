@@ -1,6 +1,7 @@
 /* Makes the file of a trace. Tested by tests/unit/transport/recorder/trace_test.c. */
 #include "transport/recorder/trace.h"
 
+#include "base/disk/folder.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -77,6 +78,12 @@ struct gyre_trace *gyre_trace_create(const struct gyre_record_head *head, uint64
     char path[PATH_ROOM];
     if (!trace_path(head, path))
         return NULL;
+    struct gyre_trouble trouble = {0};
+    if (gyre_folder_make(getenv("GYRE_TRACE"), 0777, &trouble)) {
+        gyre_log(GYRE_LOG_WARN, "rank %u writes no trace: GYRE_TRACE: %s", head->rank,
+                 trouble.text);
+        return NULL;
+    }
     struct gyre_trace *trace = calloc(1, sizeof *trace);
     uint64_t places = places_in(bytes);
     uint64_t whole = GYRE_RECORD_HEAD_BYTES + places * sizeof(struct gyre_trace_event);
@@ -84,7 +91,7 @@ struct gyre_trace *gyre_trace_create(const struct gyre_record_head *head, uint64
     if (!map) {
         gyre_log(GYRE_LOG_WARN,
                  "rank %u writes no trace, for it cannot make %s of %llu bytes: %s; GYRE_TRACE has "
-                 "to name a folder that exists and has room",
+                 "to name a folder that has room",
                  head->rank, path, (unsigned long long)whole, strerror(errno));
         free(trace);
         return NULL;

@@ -1,8 +1,12 @@
 /* The recorder: what a call leaves behind, what is written over, and who may still write. */
 #include "rig/test.h"
+#include "transport/recorder/dump.h"
 #include "transport/recorder/recorder.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct gyre_recorder *make(void)
 {
@@ -141,6 +145,24 @@ static void a_full_table_of_ways_loses_names_only(void **state)
     gyre_recorder_destroy(recorder);
 }
 
+static void the_folder_of_dumps_is_made(void **state)
+{
+    char root[] = "/tmp/gyre-dumps-XXXXXX", folder[64], file[128];
+    struct gyre_recorder *recorder = make();
+    (void)state;
+    assert_non_null(mkdtemp(root));
+    snprintf(folder, sizeof folder, "%s/deeper", root);
+    setenv("GYRE_DUMP", folder, 1);
+    gyre_recorder_dump_on_signal(recorder);
+    gyre_recorder_dump(recorder->head, false);
+    strcpy(file, recorder->path);
+    gyre_recorder_destroy(recorder);
+    unsetenv("GYRE_DUMP");
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(rmdir(root), 0);
+}
+
 static void ticks_run_forward(void **state)
 {
     (void)state;
@@ -158,6 +180,7 @@ int main(void)
         cmocka_unit_test(without_a_recorder_nothing_is_written),
         cmocka_unit_test(the_head_tells_who_writes),
         cmocka_unit_test(a_full_table_of_ways_loses_names_only),
+        cmocka_unit_test(the_folder_of_dumps_is_made),
         cmocka_unit_test(ticks_run_forward),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

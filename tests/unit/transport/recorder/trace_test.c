@@ -1,5 +1,5 @@
 /* The trace: its file, what calls and steps leave there, what is written over, and a folder that
- * does not exist. */
+ * cannot be made. */
 #include "rig/test.h"
 #include "transport/recorder/recorder.h"
 
@@ -215,10 +215,26 @@ static void an_epoch_has_a_file_of_its_own(void **state)
     gyre_recorder_destroy(recorder);
 }
 
+static void a_missing_folder_is_made(void **state)
+{
+    char deeper[128];
+    (void)state;
+    snprintf(deeper, sizeof deeper, "%s/a/b", folder);
+    setenv("GYRE_TRACE", deeper, 1);
+    struct gyre_recorder *recorder = make(0);
+    assert_non_null(recorder->trace);
+    gyre_recorder_destroy(recorder);
+    snprintf(path, sizeof path, "%s/a/b/ab020304-rank-2.gyretrace", folder);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(deeper), 0);
+    *strrchr(deeper, '/') = '\0';
+    assert_int_equal(rmdir(deeper), 0);
+}
+
 static void without_a_folder_the_job_goes_on(void **state)
 {
     (void)state;
-    setenv("GYRE_TRACE", "/no/such/folder", 1);
+    setenv("GYRE_TRACE", "/proc/no/folder", 1);
     struct gyre_recorder *recorder = make(0);
     assert_null(recorder->trace);
     struct gyre_record_place place = call(recorder, 1);
@@ -241,6 +257,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_file_of_that_name_is_taken_away, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(an_epoch_has_a_file_of_its_own, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(a_missing_folder_is_made, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(without_a_folder_the_job_goes_on, make_folder, drop_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
