@@ -195,7 +195,7 @@ static int place_values(struct gyre_train *t, struct gyre_model *model)
     if (status)
         return status;
     r->looks = r->late.wanted = true;
-    r->late.repeats = !t->options->sync_bn && t->options->accumulate == 1;
+    r->late.repeats = !t->options->sync_bn;
     if (t->init.model)
         return gyre_replica_take(r, t->init.model, t->init.path, t->trouble);
     if (!t->rank) /* the engine gives them to all */

@@ -44,27 +44,46 @@ static bool brings_behind(const struct gyre_train *t, bool last)
     return last && gyre_late_loss(&t->replica);
 }
 
+static int run_passes(struct gyre_train *t, const struct gyre_batch *batch)
+{
+    struct gyre_replica *replica = &t->replica;
+    const float *x;
+    int status = rows_of_batch(t, batch, &x);
+    if (!gyre_late_loss(replica) || !gyre_ddp_adds(replica->ddp))
+        gyre_replica_clear_loss(replica);
+    if (!status)
+        status = gyre_replica_forward(replica, x, batch->samples, true,
+                                      gyre_train_wanted(&t->data, batch), t->trouble);
+    return status ? status
+                  : gyre_replica_backward(replica, gyre_ddp_adds(replica->ddp), true, t->trouble);
+}
+
 /* A rank without samples passes an empty batch where layers talk to each other. */
 static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, bool last,
                      struct gyre_loss *loss)
 {
-    if (!batch->samples && !t->options->sync_bn)
-        return 0;
-    const float *x;
-    int status = rows_of_batch(t, batch, &x);
-    if (!gyre_late_loss(&t->replica) || !gyre_ddp_adds(t->replica.ddp))
-        gyre_replica_clear_loss(&t->replica);
-    if (!status)
-        status = gyre_replica_forward(&t->replica, x, batch->samples, true,
-                                      gyre_train_wanted(&t->data, batch), t->trouble);
-    if (!status)
-        status =
-            gyre_replica_backward(&t->replica, gyre_ddp_adds(t->replica.ddp), true, t->trouble);
-    if (!status && !brings_behind(t, last))
+    const bool passes = batch->samples || t->options->sync_bn;
+    int status = passes ? run_passes(t, batch) : 0;
+    if (!status && !last)
+        status = gyre_late_end_batch(&t->replica, t->trouble);
+    if (!status && passes && !brings_behind(t, last))
         status = bring_next(t);
-    return status || gyre_late_loss(&t->replica)
+    return status || !passes || gyre_late_loss(&t->replica)
                ? status
                : gyre_replica_take_loss(&t->replica, loss, t->trouble);
+}
+
+/* What a graph of the batch depends on. Without a feed its rows have one place. */
+static struct gyre_repeat_batch repeated(const struct gyre_train *t, const struct gyre_batch *batch,
+                                         bool first, bool last)
+{
+    return (struct gyre_repeat_batch){.kind = first && last ? GYRE_REPEAT_ALL
+                                              : first       ? GYRE_REPEAT_FIRST
+                                              : last        ? GYRE_REPEAT_LAST
+                                                            : GYRE_REPEAT_BETWEEN,
+                                      .samples = batch->samples,
+                                      .place =
+                                          gyre_feed_has(&t->feed) ? gyre_feed_place(&t->feed) : 0};
 }
 
 /* Who waits to join and who wants to leave is told by sums that travel with the gradients. */
@@ -75,12 +94,12 @@ static void tell_wishes(struct gyre_train *t)
     gyre_ddp_add(t->replica.ddp, GYRE_TRAIN_LEAVING_SUM, t->leaves);
 }
 
-static int run_part(struct gyre_train *t, const struct gyre_batch *batch, bool last)
+static int run_part(struct gyre_train *t, const struct gyre_batch *batch, bool first, bool last)
 {
+    const struct gyre_repeat_batch graph = repeated(t, batch, first, last);
     struct gyre_loss loss = {0};
     int status = gyre_ddp_no_sync(t->replica.ddp, !last);
-    gyre_late_begin(&t->replica, batch->samples,
-                    gyre_feed_has(&t->feed) ? gyre_feed_place(&t->feed) : 0);
+    gyre_late_begin(&t->replica, &graph);
     if (!status)
         status = gyre_ddp_begin(t->replica.ddp, batch->samples);
     if (!status)
@@ -242,7 +261,7 @@ static int run_parts(struct gyre_train *t, struct gyre_batch *behind)
             gyre_train_note_samples(t, &batch);
         bool last = part + 1 == t->options->accumulate || batch.last;
         if (!status)
-            status = run_part(t, &batch, last);
+            status = run_part(t, &batch, part == 0, last);
         *behind = batch;
         if (last)
             break;

@@ -29,13 +29,18 @@ static void find_stretches(struct gyre_replica *r)
         gyre_repeat_forget(&r->late.repeat);
 }
 
-void gyre_late_begin(struct gyre_replica *r, uint64_t samples, int place)
+void gyre_late_begin(struct gyre_replica *r, const struct gyre_repeat_batch *batch)
 {
     if (!r->late.repeats || !gyre_late_on(r) || !r->optimizer)
         return;
     gyre_replica_bind(r);
     find_stretches(r);
-    gyre_repeat_begin(&r->late.repeat, samples, place);
+    gyre_repeat_begin(&r->late.repeat, batch);
+}
+
+int gyre_late_end_batch(struct gyre_replica *r, struct gyre_trouble *trouble)
+{
+    return gyre_repeat_end(&r->late.repeat, trouble);
 }
 
 /* -- the end of a step ------------------------------------------------------------------------- */

@@ -28,12 +28,15 @@ struct gyre_late_step {
 bool gyre_late_on(const struct gyre_replica *replica);
 bool gyre_late_loss(const struct gyre_replica *replica);
 
-/* Begins a step, before gyre_ddp_begin(). Where it repeats what steps before have done, with as
- * many samples, it is posted as graphs (repeat.h); it has one forward and one backward then. Of a
- * single rank the update posts it whole, and until then nothing waits for its passes; of several,
- * backward has posted all up to its end. `place`: which of up to GYRE_REPEAT_PLACES the rows have.
- * Without this call, or `late.repeats`, steps are made by their launches. */
-void gyre_late_begin(struct gyre_replica *replica, uint64_t samples, int place);
+/* Begins a batch, before gyre_ddp_begin(). Where it repeats what batches of that kind have done
+ * before, with as many samples, it is posted as graphs (repeat.h); it has one forward and one
+ * backward then. Of a single rank its end posts it whole, and until then nothing waits for its
+ * passes; of several, backward has posted all up to its end. Without this call, or `late.repeats`,
+ * batches are made by their launches. */
+void gyre_late_begin(struct gyre_replica *replica, const struct gyre_repeat_batch *batch);
+
+/* Ends a batch that is not its step's last, before gyre_ddp_wait(). The update ends the last. */
+int gyre_late_end_batch(struct gyre_replica *replica, struct gyre_trouble *trouble);
 
 /* As gyre_replica_update(), behind gyre_ddp_wait(); `clip` is a norm without the loss scale, 0:
  * none. The step before is settled first, or this one's news would take its place. */

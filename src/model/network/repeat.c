@@ -29,21 +29,28 @@ void gyre_repeat_deinit(struct gyre_repeat *r)
     *r = (struct gyre_repeat){0};
 }
 
-static void forget_place(struct gyre_repeat *r, int place)
+/* What there is for the batch that is under way. */
+static struct gyre_repeat_kept *current(struct gyre_repeat *r)
 {
-    struct gyre_repeat_step *kept = &r->kept[place];
+    return &r->of[r->batch.kind].kept[r->batch.place];
+}
+
+static void drop(struct gyre_repeat *r, struct gyre_repeat_kept *kept)
+{
     for (int i = 0; i < GYRE_REPEAT_PARTS; i++)
         r->on->table->graph_free(r->on, kept->part[i]);
-    *kept = (struct gyre_repeat_step){0};
+    *kept = (struct gyre_repeat_kept){0};
 }
 
 void gyre_repeat_forget(struct gyre_repeat *r)
 {
-    for (int i = 0; r->on && i < GYRE_REPEAT_PLACES; i++)
-        forget_place(r, i);
+    for (int kind = 0; kind < GYRE_REPEAT_KINDS; kind++) {
+        for (int place = 0; r->on && place < GYRE_REPEAT_PLACES; place++)
+            drop(r, &r->of[kind].kept[place]);
+        r->of[kind].alike = 0;
+    }
     r->way = GYRE_REPEAT_NOT;
     r->open = false;
-    r->alike = 0;
 }
 
 /* Launches make the rest of this step and all that follow. Graphs are freed by the next begin. */
@@ -54,7 +61,7 @@ static void end_graphs(struct gyre_repeat *r, const struct gyre_trouble *why)
     r->ends = true;
 }
 
-/* -- parts of a step --------------------------------------------------------------------------- */
+/* -- parts of a batch -------------------------------------------------------------------------- */
 
 static void record_part(struct gyre_repeat *r)
 {
@@ -66,7 +73,7 @@ static void record_part(struct gyre_repeat *r)
 
 static void replace_part(struct gyre_repeat *r)
 {
-    const struct gyre_processor_graph *graph = r->kept[r->place].part[r->part];
+    const struct gyre_processor_graph *graph = current(r)->part[r->part];
     if (graph)
         r->on->table->replace(r->on, graph);
     r->open = graph != NULL;
@@ -85,7 +92,7 @@ void gyre_repeat_resume(struct gyre_repeat *r)
 static void keep_part(struct gyre_repeat *r)
 {
     const struct gyre_processor_table *table = r->on->table;
-    struct gyre_processor_graph **graph = &r->kept[r->place].part[r->part];
+    struct gyre_processor_graph **graph = &current(r)->part[r->part];
     struct gyre_trouble why = {0};
     if (table->keep(r->on, graph, &why)) {
         end_graphs(r, &why);
@@ -115,43 +122,61 @@ int gyre_repeat_pause(struct gyre_repeat *r, struct gyre_trouble *trouble)
     return status;
 }
 
-/* -- a step ------------------------------------------------------------------------------------ */
+/* -- a batch ----------------------------------------------------------------------------------- */
 
 static void choose_way(struct gyre_repeat *r)
 {
-    const struct gyre_repeat_step *kept = &r->kept[r->place];
-    if (kept->graphs && kept->samples == r->samples) {
+    const struct gyre_repeat_kept *kept = current(r);
+    if (kept->graphs && kept->samples == r->batch.samples) {
         r->way = GYRE_REPEAT_REPLACES;
-    } else if (r->alike >= WARM) {
-        forget_place(r, r->place);
+    } else if (r->of[r->batch.kind].alike >= WARM) {
+        drop(r, current(r));
         r->way = GYRE_REPEAT_RECORDS;
     }
 }
 
-void gyre_repeat_begin(struct gyre_repeat *r, uint64_t samples, int place)
+static bool begins_step(const struct gyre_repeat *r)
+{
+    return r->batch.kind == GYRE_REPEAT_ALL || r->batch.kind == GYRE_REPEAT_FIRST;
+}
+
+static bool ends_step(const struct gyre_repeat *r)
+{
+    return r->batch.kind == GYRE_REPEAT_ALL || r->batch.kind == GYRE_REPEAT_LAST;
+}
+
+static void count_alike(struct gyre_repeat *r)
+{
+    const uint64_t samples = r->batch.samples, before = r->of[r->batch.kind].samples;
+    int *alike = &r->of[r->batch.kind].alike;
+    *alike = samples == before ? *alike + 1 : 0;
+    r->of[r->batch.kind].samples = samples;
+}
+
+void gyre_repeat_begin(struct gyre_repeat *r, const struct gyre_repeat_batch *batch)
 {
     if (r->ends) {
         gyre_repeat_forget(r);
         r->on = NULL;
         r->ends = false;
     }
-    r->steps++;
-    r->alike = samples == r->samples ? r->alike + 1 : 0;
-    r->samples = samples;
-    r->place = place;
+    r->batch = *batch;
+    r->steps += begins_step(r);
     r->part = 0;
     r->open = false;
     r->way = GYRE_REPEAT_NOT;
+    count_alike(r);
     if (r->on)
         choose_way(r);
+    r->whole = (r->whole || begins_step(r)) && r->way == GYRE_REPEAT_REPLACES;
     gyre_repeat_resume(r);
 }
 
-/* Makes ready what a step has recorded. Where its parts are all too short, further ones would be,
+/* Makes ready what a batch has recorded. Where its parts are all too short, further ones would be,
  * too. */
-static void keep_step(struct gyre_repeat *r)
+static void keep_batch(struct gyre_repeat *r)
 {
-    struct gyre_repeat_step *kept = &r->kept[r->place];
+    struct gyre_repeat_kept *kept = current(r);
     struct gyre_trouble why = {0};
     bool some = false;
     int status = 0;
@@ -164,15 +189,15 @@ static void keep_step(struct gyre_repeat *r)
         end_graphs(r, &why);
     r->ends = r->ends || !some;
     kept->graphs = !r->ends;
-    kept->samples = r->samples;
+    kept->samples = r->batch.samples;
 }
 
 int gyre_repeat_end(struct gyre_repeat *r, struct gyre_trouble *trouble)
 {
     int status = gyre_repeat_pause(r, trouble);
     if (r->way == GYRE_REPEAT_RECORDS)
-        keep_step(r);
-    r->repeated += r->way == GYRE_REPEAT_REPLACES;
+        keep_batch(r);
+    r->repeated += r->way == GYRE_REPEAT_REPLACES && r->whole && ends_step(r);
     r->way = GYRE_REPEAT_NOT;
     return status;
 }

@@ -13,9 +13,12 @@
  *     several ranks   begin ── forward … ── pause   resume ── … ── pause   resume ── update ── end
  *                                             └ bucket 0        └ the last bucket, notes
  *
+ * A step of several batches has a begin and an end for each. The first writes gradients, those
+ * between add to them, and the last updates as well, so each of these kinds is recorded apart.
+ *
  * A part of one launch or two stays launches. A graph has the addresses of its rows, so there is
  * one of each part for each place where rows may lie. What goes wrong while one is made ends
- * graphs, not the training. No graph is made ready or freed in the middle of a step: streams may be
+ * graphs, not the training. No graph is made ready or freed between begin and end: streams may be
  * held there. */
 #ifndef GYRE_MODEL_NETWORK_REPEAT_H
 #define GYRE_MODEL_NETWORK_REPEAT_H
@@ -25,7 +28,22 @@
 #define GYRE_REPEAT_PLACES 2
 #define GYRE_REPEAT_PARTS  32 /* parts behind them are launches */
 
-struct gyre_repeat_step {
+/* Which batches of its step a batch is. */
+enum gyre_repeat_kind {
+    GYRE_REPEAT_ALL,
+    GYRE_REPEAT_FIRST,
+    GYRE_REPEAT_BETWEEN,
+    GYRE_REPEAT_LAST,
+    GYRE_REPEAT_KINDS
+};
+
+struct gyre_repeat_batch {
+    enum gyre_repeat_kind kind;
+    uint64_t samples;
+    int place; /* which of up to GYRE_REPEAT_PLACES its rows have */
+};
+
+struct gyre_repeat_kept {
     struct gyre_processor_graph *part[GYRE_REPEAT_PARTS]; /* NULL: launches */
     bool graphs;                                          /* some part is one, and all are ready */
     uint64_t samples;
@@ -33,13 +51,16 @@ struct gyre_repeat_step {
 
 struct gyre_repeat {
     struct gyre_processor *on; /* NULL: no graphs are made */
-    struct gyre_repeat_step kept[GYRE_REPEAT_PLACES];
-    uint64_t samples; /* of the step before */
-    int alike;        /* steps with as many, one after the other, up to now */
-    int place;        /* of the rows of the step that is under way */
-    int part;         /* of it */
-    bool open;        /* the part is being recorded, or its launches are left out */
-    bool ends;        /* the next step ends graphs */
+    struct {
+        struct gyre_repeat_kept kept[GYRE_REPEAT_PLACES];
+        uint64_t samples; /* of the batch before */
+        int alike;        /* batches with as many, one after the other, up to now */
+    } of[GYRE_REPEAT_KINDS];
+    struct gyre_repeat_batch batch; /* that is under way */
+    int part;                       /* of it */
+    bool open;                      /* the part is being recorded, or its launches are left out */
+    bool ends;                      /* the next batch ends graphs */
+    bool whole;                     /* all batches of this step were graphs, up to now */
     enum { GYRE_REPEAT_NOT, GYRE_REPEAT_RECORDS, GYRE_REPEAT_REPLACES } way; /* that it goes */
     uint64_t repeated, posted, steps; /* steps that were graphs; graphs; all steps */
 };
@@ -50,9 +71,10 @@ int gyre_repeat_init(struct gyre_repeat *repeat, struct gyre_processor *on,
                      struct gyre_trouble *trouble);
 void gyre_repeat_deinit(struct gyre_repeat *repeat);
 
-/* Begins a step and its first part, before its first launch. End comes behind the last: the step is
- * posted. Between them nothing may wait for its launches but where it is paused. */
-void gyre_repeat_begin(struct gyre_repeat *repeat, uint64_t samples, int place);
+/* Begins a batch and its first part, before its first launch. End comes behind the last: the batch
+ * is posted. Between them nothing may wait for its launches but where it is paused. Without a begin
+ * end does nothing. */
+void gyre_repeat_begin(struct gyre_repeat *repeat, const struct gyre_repeat_batch *batch);
 int gyre_repeat_end(struct gyre_repeat *repeat, struct gyre_trouble *trouble);
 
 /* Pause ends a part: all launches up to here are posted. Those behind it are no part's until
@@ -61,7 +83,7 @@ int gyre_repeat_end(struct gyre_repeat *repeat, struct gyre_trouble *trouble);
 int gyre_repeat_pause(struct gyre_repeat *repeat, struct gyre_trouble *trouble);
 void gyre_repeat_resume(struct gyre_repeat *repeat);
 
-/* Gives up the step that is under way, if one is, and forgets all graphs: before memory changes
+/* Gives up the batch that is under way, if one is, and forgets all graphs: before memory changes
  * that steps use, and where a step has failed. No stream is held meanwhile. */
 void gyre_repeat_forget(struct gyre_repeat *repeat);
 

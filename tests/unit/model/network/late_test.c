@@ -83,9 +83,33 @@ static void run_passes(struct gyre_replica *r, int step)
     good(gyre_ddp_wait(r->ddp));
 }
 
+/* Batch `part` of the three of a step. */
+static void run_part(struct gyre_replica *r, int step, int part)
+{
+    static const int64_t labels[BATCH] = {2, 0, 1, 1, 0};
+    static const enum gyre_repeat_kind kind[] = {GYRE_REPEAT_FIRST, GYRE_REPEAT_BETWEEN,
+                                                 GYRE_REPEAT_LAST};
+    const struct gyre_repeat_batch batch = {kind[part], BATCH, 0};
+    const bool adds = part > 0, last = part == 2;
+    float x[BATCH * INPUTS];
+    for (int i = 0; i < BATCH * INPUTS; i++)
+        x[i] = (float)((i * 5 + step * 7 + part * 3) % 11 - 5) / 4.0f;
+    good(gyre_ddp_no_sync(r->ddp, !last));
+    gyre_late_begin(r, &batch);
+    good(gyre_ddp_begin(r->ddp, BATCH));
+    gyre_replica_bind(r);
+    if (!adds)
+        gyre_replica_clear_loss(r);
+    good(gyre_replica_forward(r, x, BATCH, true, (struct gyre_wanted){.labels = labels}, &trouble));
+    good(gyre_replica_backward(r, adds, true, &trouble));
+    if (!last)
+        good(gyre_late_end_batch(r, &trouble));
+    good(gyre_ddp_wait(r->ddp));
+}
+
 static void step_late(struct gyre_replica *r, int step)
 {
-    gyre_late_begin(r, samples_of(step), 0);
+    gyre_late_begin(r, &(struct gyre_repeat_batch){.samples = samples_of(step)});
     run_passes(r, step);
     good(gyre_late_update(r, rate_of(step), 0.5, &trouble));
 }
@@ -206,6 +230,33 @@ static void test_launches_of_a_step(void **state)
     gyre_replica_deinit(&r);
 }
 
+/* The kinds of batches have graphs of their own, and the bits of launches. */
+static void test_steps_of_several_batches(void **state)
+{
+    enum { STEPS = 8 };
+    struct gyre_replica graphs, launches;
+    struct gyre_late_step found[2];
+    open_replica(&graphs, true);
+    open_replica(&launches, true);
+    launches.late.repeat.on = NULL;
+    for (int step = 0; step < STEPS; step++) {
+        for (int part = 0; part < 3; part++) {
+            run_part(&graphs, step, part);
+            run_part(&launches, step, part);
+        }
+        good(gyre_late_update(&graphs, rate_of(step), 0.5, &trouble));
+        good(gyre_late_update(&launches, rate_of(step), 0.5, &trouble));
+        good(gyre_late_settle(&graphs, &found[0], &trouble));
+        good(gyre_late_settle(&launches, &found[1], &trouble));
+        same_end(&found[0], &found[1]);
+    }
+    assert_int_equal(graphs.late.repeat.repeated, STEPS - 4);
+    assert_int_equal(graphs.late.repeat.posted, 3 * (STEPS - 4));
+    same_values(&graphs, &launches);
+    gyre_replica_deinit(&graphs);
+    gyre_replica_deinit(&launches);
+}
+
 /* What cannot be recorded is no failure of the step, and no graphs are made after it. */
 static void test_recording_fails(void **state)
 {
@@ -239,7 +290,7 @@ static void test_a_graph_fails(void **state)
     for (int step = 0; step < 4; step++)
         ask_step(&r, 0);
     fakecuda_fail("cuGraphLaunch", 1, CUDA_ERROR_LAUNCH_FAILED);
-    gyre_late_begin(&r, BATCH, 0);
+    gyre_late_begin(&r, &(struct gyre_repeat_batch){.samples = BATCH});
     run_passes(&r, 0);
     trouble = (struct gyre_trouble){0};
     assert_true(gyre_late_update(&r, 0.01, 0.5, &trouble) < 0);
@@ -259,7 +310,7 @@ static void test_a_step_is_given_up(void **state)
         ask_step(&r, 0);
         step_now(&other, 0, &found);
     }
-    gyre_late_begin(&r, BATCH, 0);
+    gyre_late_begin(&r, &(struct gyre_repeat_batch){.samples = BATCH});
     run_passes(&r, 0);
     gyre_repeat_forget(&r.late.repeat);
     assert_true(ask_step(&r, 0).launches > 20);
@@ -362,6 +413,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_as_at_once, enter, leave),
         cmocka_unit_test_setup_teardown(test_launches_of_a_step, enter, leave),
+        cmocka_unit_test_setup_teardown(test_steps_of_several_batches, enter, leave),
         cmocka_unit_test_setup_teardown(test_recording_fails, enter, leave),
         cmocka_unit_test_setup_teardown(test_a_graph_fails, enter, leave),
         cmocka_unit_test_setup_teardown(test_a_step_is_given_up, enter, leave),
