@@ -194,8 +194,7 @@ static int place_values(struct gyre_train *t, struct gyre_model *model)
     int status = gyre_replica_init(r, model, &settings, t->trouble);
     if (status)
         return status;
-    r->looks = r->late.wanted = true;
-    r->late.repeats = !t->options->sync_bn;
+    r->looks = r->late.wanted = r->late.repeats = true;
     if (t->init.model)
         return gyre_replica_take(r, t->init.model, t->init.path, t->trouble);
     if (!t->rank) /* the engine gives them to all */

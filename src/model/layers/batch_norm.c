@@ -66,26 +66,19 @@ static struct gyre_norm norm_of(const struct gyre_layer *layer, const struct gyr
 
 /* -- forward ----------------------------------------------------------------------------------- */
 
-/* The samples of all ranks stand behind the sums that were made of all ranks'. The first such layer
- * of a pass waits for them. */
-static int count_values(struct gyre_layer *layer, struct gyre_pass *pass)
+/* The samples of this rank stand behind its sums. The first such layer of a pass asks for all
+ * ranks'. */
+static int sum_with_samples(struct gyre_layer *layer, struct gyre_pass *pass, double *sums)
 {
-    const double *samples = (const double *)(void *)pass->scratch + channels(layer);
-    int status = 0;
-    if (!pass->synced)
-        pass->all_samples = (double)pass->samples;
-    else if (pass->all_samples == 0)
-        status = pass->on->table->get(pass->on, &pass->all_samples, samples, sizeof *samples,
-                                      pass->trouble);
-    layer->kept_values = pass->all_samples * (double)places(layer);
+    int status = gyre_pass_sum(pass, sums, channels(layer) + 1);
+    pass->event.counts = pass->all_samples == 0;
     return status;
 }
 
 static int find_mean(struct gyre_layer *layer, struct gyre_pass *pass)
 {
-    int status = count_values(layer, pass);
-    if (status)
-        return status;
+    const double samples = pass->synced ? pass->all_samples : (double)pass->samples;
+    layer->kept_values = samples * (double)places(layer);
     if (layer->kept_values > 0 && layer->kept_values < 2)
         return gyre_trouble_set(pass->trouble, GYRE_INVALID,
                                 "batch norm %s: one value in each channel has no variance; "
@@ -106,7 +99,7 @@ static int batch_norm_forward(struct gyre_layer *layer, struct gyre_pass *pass, 
     if (pass->train && pass->stage == 0) {
         table->norm_sums(pass->on, &norm, x);
         if (pass->synced)
-            return gyre_pass_sum(pass, norm.sums, channels(layer) + 1);
+            return sum_with_samples(layer, pass, norm.sums);
     }
     if (pass->train && pass->stage <= 1) {
         int status = find_mean(layer, pass);

@@ -63,6 +63,7 @@ struct gyre_pass_event {
     struct gyre_parameter *ready; /* its gradient is final */
     double *sum; /* `count` values, where the pass computes, to be summed over ranks in place */
     size_t count;
+    bool counts; /* the last value is this rank's samples, and all ranks' are not known yet */
 };
 
 /* What all layers of a step share. */
@@ -75,7 +76,7 @@ struct gyre_pass {
     bool accumulate;          /* gradients are added to what is there */
     struct gyre_layer *below; /* backward: whose outputs are this layer's inputs; NULL: nobody's */
     bool synced;              /* batch norm: the batch is that of all ranks, by events */
-    double all_samples;       /* of all ranks, from a pass's first such sum on; 0: not known yet */
+    double all_samples;       /* of all ranks, known behind a pass's first such sum */
     int stage;                /* events of this layer in this call so far */
     struct gyre_pass_event event;
     struct gyre_trouble *trouble;

@@ -304,8 +304,23 @@ const struct gyre_pass_event *gyre_model_event(const struct gyre_model *model)
     return &model->pass.event;
 }
 
+int gyre_model_learn_samples(struct gyre_model *model, double *samples)
+{
+    struct gyre_pass *pass = &model->pass;
+    const struct gyre_pass_event *event = &pass->event;
+    int status = 0;
+    if (event->counts)
+        status = pass->on->table->get(pass->on, &pass->all_samples, event->sum + event->count - 1,
+                                      sizeof pass->all_samples, pass->trouble);
+    pass->event.counts = false;
+    *samples = pass->all_samples;
+    return status;
+}
+
 int gyre_model_continue(struct gyre_model *model)
 {
+    double samples;
+    int status = gyre_model_learn_samples(model, &samples);
     model->pass.stage++;
-    return run_layers(model);
+    return status ? status : run_layers(model);
 }

@@ -86,4 +86,8 @@ int gyre_model_backward(struct gyre_model *model, bool accumulate, struct gyre_t
 const struct gyre_pass_event *gyre_model_event(const struct gyre_model *model);
 int gyre_model_continue(struct gyre_model *model);
 
+/* Behind the sum of an event, for who wants to know before it continues: the samples of all ranks,
+ * which what follows depends on. The first of a pass waits for that sum. */
+int gyre_model_learn_samples(struct gyre_model *model, double *samples);
+
 #endif

@@ -122,6 +122,20 @@ int gyre_repeat_pause(struct gyre_repeat *r, struct gyre_trouble *trouble)
     return status;
 }
 
+void gyre_repeat_expect(struct gyre_repeat *r, double all_samples)
+{
+    double *before = &r->of[r->batch.kind].all_samples, *kept = &current(r)->all_samples;
+    if (*before != all_samples)
+        r->of[r->batch.kind].alike = 0;
+    if (r->way == GYRE_REPEAT_RECORDS)
+        *kept = *before;
+    if (*kept != all_samples) {
+        r->way = GYRE_REPEAT_NOT;
+        r->whole = false;
+    }
+    *before = all_samples;
+}
+
 /* -- a batch ----------------------------------------------------------------------------------- */
 
 static void choose_way(struct gyre_repeat *r)

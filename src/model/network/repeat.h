@@ -7,7 +7,8 @@
  *     a short one     launches; the next whole step is the graph again
  *
  * A step is one recorded part, or several. A part ends where the host has to act behind its
- * launches: where a bucket is handed over to its reduction, and at the end of backward.
+ * launches: where a bucket is handed over to its reduction, where batch norm sums over ranks, and
+ * at the end of backward.
  *
  *     one rank        begin ── forward, loss, backward, update ── end
  *     several ranks   begin ── forward … ── pause   resume ── … ── pause   resume ── update ── end
@@ -47,14 +48,16 @@ struct gyre_repeat_kept {
     struct gyre_processor_graph *part[GYRE_REPEAT_PARTS]; /* NULL: launches */
     bool graphs;                                          /* some part is one, and all are ready */
     uint64_t samples;
+    double all_samples; /* of all ranks */
 };
 
 struct gyre_repeat {
     struct gyre_processor *on; /* NULL: no graphs are made */
     struct {
         struct gyre_repeat_kept kept[GYRE_REPEAT_PLACES];
-        uint64_t samples; /* of the batch before */
-        int alike;        /* batches with as many, one after the other, up to now */
+        uint64_t samples;   /* of the batch before */
+        double all_samples; /* of all ranks; 0: no part knows them */
+        int alike;          /* batches with as many, one after the other, up to now */
     } of[GYRE_REPEAT_KINDS];
     struct gyre_repeat_batch batch; /* that is under way */
     int part;                       /* of it */
@@ -82,6 +85,10 @@ int gyre_repeat_end(struct gyre_repeat *repeat, struct gyre_trouble *trouble);
  * outside of steps. */
 int gyre_repeat_pause(struct gyre_repeat *repeat, struct gyre_trouble *trouble);
 void gyre_repeat_resume(struct gyre_repeat *repeat);
+
+/* While it is paused: what follows depends on the samples of all ranks. Launches make the rest of a
+ * batch whose graphs have another number, and no graph is made of one whose number is new. */
+void gyre_repeat_expect(struct gyre_repeat *repeat, double all_samples);
 
 /* Gives up the batch that is under way, if one is, and forgets all graphs: before memory changes
  * that steps use, and where a step has failed. No stream is held meanwhile. */

@@ -272,13 +272,32 @@ static int tell_ready(struct gyre_replica *r, const struct gyre_parameter *param
 
 /* -- passes ------------------------------------------------------------------------------------ */
 
-/* On a device the sums stay there, and the host does not wait for them. */
-static int sum_over_ranks(struct gyre_replica *r, const struct gyre_pass_event *event)
+/* The sums stay there, and the host waits for their samples alone. What follows has that number in
+ * its launches. */
+static int sum_on_device(struct gyre_replica *r, const struct gyre_pass_event *event,
+                         struct gyre_trouble *trouble)
 {
-    struct gyre_processor *on = r->device.on;
-    return on ? gyre_all_reduce_on(r->comm, event->sum, event->sum, event->count, GYRE_F64,
-                                   GYRE_SUM, on->table->stream(on))
-              : gyre_all_reduce(r->comm, event->sum, event->sum, event->count, GYRE_F64, GYRE_SUM);
+    const struct gyre_processor_table *table = r->device.on->table;
+    double samples;
+    int status = gyre_repeat_pause(&r->late.repeat, trouble);
+    if (!status)
+        status = gyre_all_reduce_on(r->comm, event->sum, event->sum, event->count, GYRE_F64,
+                                    GYRE_SUM, table->stream(r->device.on));
+    if (!status)
+        status = gyre_model_learn_samples(r->model, &samples);
+    if (status)
+        return status;
+    gyre_repeat_expect(&r->late.repeat, samples);
+    gyre_repeat_resume(&r->late.repeat);
+    return 0;
+}
+
+static int sum_over_ranks(struct gyre_replica *r, const struct gyre_pass_event *event,
+                          struct gyre_trouble *trouble)
+{
+    return r->device.on
+               ? sum_on_device(r, event, trouble)
+               : gyre_all_reduce(r->comm, event->sum, event->sum, event->count, GYRE_F64, GYRE_SUM);
 }
 
 /* The rest of a pass that came to `status`. */
@@ -287,7 +306,7 @@ static int finish_pass(struct gyre_replica *r, int status, bool tells, struct gy
     while (status == GYRE_AGAIN) {
         const struct gyre_pass_event *event = gyre_model_event(r->model);
         if (event->sum)
-            status = sum_over_ranks(r, event);
+            status = sum_over_ranks(r, event, trouble);
         else
             status = tells ? tell_ready(r, event->ready, trouble) : 0;
         if (!status)

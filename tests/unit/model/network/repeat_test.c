@@ -1,7 +1,8 @@
 /* Steps of two ranks as graphs in parts (model/network/repeat.h), over real processes and the
  * stand-in for CUDA: one to each of three buckets, one behind the reductions. The values are those
  * of single launches, bit for bit, and what goes wrong while a graph is made ends the graphs of
- * that rank alone. A single rank's: late_test.c. */
+ * that rank alone. Batch norm over both ranks ends parts, too, and what follows depends on the
+ * samples of both. A single rank's: late_test.c. */
 #include "model/network/late.h"
 #include "model/learning/init.h"
 #include "model/network/update.h"
@@ -13,10 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 6, INPUTS = 40, HIDDEN = 30, CLASSES = 3, PARTS = 4, SHORT = 8, EMPTY = 10 };
+enum { BATCH = 6, INPUTS = 40, HIDDEN = 30, CLASSES = 3, PARTS = 4 };
+
+enum { RECORDED = 3, REPEATED = 7, SHORT = 8, EMPTY = 10 }; /* steps */
 
 static struct gyre_trouble trouble;
 static enum gyre_precision precision = GYRE_PRECISION_F16; /* of products */
+static bool images; /* and batch norm; in two steps rank 1 alone has fewer samples */
 
 /* 1, told, unless it is fine. */
 static int bad(bool fine, struct gyre_comm *comm, const char *what)
@@ -41,12 +45,16 @@ static int open_replica(struct gyre_comm *comm, struct gyre_replica *r, bool rep
     options.look = GYRE_DDP_LOOK_NONE;
     options.wire = GYRE_DDP_WIRE_F16;
     options.first_bucket = options.bucket_cap = HIDDEN * sizeof(float);
-    int status =
-        gyre_mlp_create(&model, (size_t[]){INPUTS, HIDDEN, CLASSES}, 3, &settings, &trouble);
+    int status = images ? gyre_convnet_create(&model, (struct gyre_volume){1, 4, 4}, CLASSES,
+                                              &settings, &trouble)
+                        : gyre_mlp_create(&model, (size_t[]){INPUTS, HIDDEN, CLASSES}, 3, &settings,
+                                          &trouble);
     if (!status)
         status = gyre_replica_init(r, model, &adam, &trouble);
     if (status)
         return bad(false, comm, "a replica");
+    if (images)
+        gyre_model_sync_batches(model);
     r->looks = r->late.wanted = true;
     r->late.repeats = repeats;
     gyre_init_parameters(r->parameter, r->parameters, (uint64_t)gyre_rank(comm));
@@ -57,6 +65,8 @@ static int open_replica(struct gyre_comm *comm, struct gyre_replica *r, bool rep
 static uint64_t samples_of(const struct gyre_comm *comm, int step)
 {
     const uint64_t less = gyre_rank(comm) ? 1 : 0;
+    if (less && images && (step == RECORDED || step == REPEATED))
+        return 2;
     return step == SHORT ? 3 - less : step == EMPTY && less ? 0 : BATCH - less;
 }
 
@@ -91,7 +101,7 @@ static int make_step(struct gyre_comm *comm, struct gyre_replica *r, int step)
     int status = gyre_ddp_begin(r->ddp, samples_of(comm, step));
     gyre_replica_bind(r);
     const int before = waiting_calls();
-    if (!status && samples_of(comm, step))
+    if (!status && (samples_of(comm, step) || images))
         status = run_passes(comm, r, step);
     const int meanwhile = waiting_calls() - before;
     if (!status)
@@ -199,12 +209,33 @@ static void test_a_short_part_stays_launches(void **state)
     run_two(has_the_bits, &precision);
 }
 
+/* -- batch norm over both ranks ---------------------------------------------------------------- */
+
+/* Rank 1 has fewer samples in the step that rank 0 would record, and in one that it repeats:
+ * launches make what comes behind the first sum. The one that is recorded is the seventh. */
+static int normalises_over_ranks(struct gyre_comm *comm, struct rig *rig)
+{
+    struct gyre_replica r, plain;
+    images = true;
+    int failed = open_both(comm, &r, &plain) || make_steps(comm, &r, &plain, 0, EMPTY);
+    const struct gyre_repeat *repeat = &r.late.repeat;
+    failed = failed || bad(repeat->repeated == 1, comm, "steps that were graphs") ||
+             bad(repeat->posted > PARTS, comm, "a part up to each sum");
+    close_both(&r, &plain);
+    return gyre_finalize(comm) || failed;
+}
+
+static void test_batch_norm_over_ranks(void **state)
+{
+    run_two(normalises_over_ranks, NULL);
+}
+
 /* -- what fails -------------------------------------------------------------------------------- */
 
 /* The nth of these calls fails on rank 1. It goes on by launches, and rank 0 by graphs. */
 static int outlives(struct gyre_comm *comm, const char *call, int nth)
 {
-    enum { RECORDED = 3, STEPS = 7 };
+    enum { STEPS = 7 };
     struct gyre_replica r, plain;
     const bool fails = gyre_rank(comm) == 1;
     int failed = open_both(comm, &r, &plain) || make_steps(comm, &r, &plain, 0, RECORDED);
@@ -280,6 +311,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_has_the_bits),
         cmocka_unit_test(test_a_short_part_stays_launches),
+        cmocka_unit_test(test_batch_norm_over_ranks),
         cmocka_unit_test(test_recording_fails),
         cmocka_unit_test(test_a_graph_fails),
         cmocka_unit_test(test_launches_are_counted),
