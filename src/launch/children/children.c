@@ -206,7 +206,8 @@ static void end_child(struct gyre_children *all, int index)
     read_exec_errors(all);
     gyre_child_reap(child);
     if (child->status && child->records >= 0 && all->phase <= GYRE_CHILDREN_LAST_WORDS)
-        gyre_record_place_keep(child->records);
+        gyre_record_place_keep(child->records,
+                               WIFSIGNALED(child->status) ? WTERMSIG(child->status) : 0);
     all->alive--;
     gyre_children_judge(all, index);
 }

@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -87,12 +88,26 @@ static bool is_left_behind(const struct gyre_record_head *head)
            head->state == GYRE_RECORD_RUNS && !gyre_record_rank_fault(head);
 }
 
-void gyre_record_place_keep(int fd)
+/* The peers may have ended before they could tell it. */
+static void tell_signal(struct gyre_record_head *head, int number)
+{
+    const char *name = sigabbrev_np(number);
+    head->state = GYRE_RECORD_FAILED;
+    head->status = GYRE_PEER_LOST;
+    head->failed_rank = head->rank;
+    snprintf(head->story, sizeof head->story,
+             "rank %u (%s, pid %u) was killed by signal %d (SIG%s)", head->rank, head->host,
+             head->pid, number, name ? name : "?");
+}
+
+void gyre_record_place_keep(int fd, int number)
 {
     const size_t bytes = gyre_record_bytes(GYRE_RECORDS);
     struct gyre_record_head *head = malloc(bytes);
     if (head && pread(fd, head, bytes, 0) == (ssize_t)bytes && is_left_behind(head)) {
         gyre_record_clean_texts(head);
+        if (number)
+            tell_signal(head, number);
         gyre_recorder_dump(head, true);
     }
     free(head);

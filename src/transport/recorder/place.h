@@ -12,7 +12,8 @@ int gyre_record_place_take(uint32_t records, struct gyre_region *region,
 int gyre_record_place_make(void);
 
 /* Writes the records in a launcher's file as a dump, where a rank has died without one: it wrote
- * records, and has neither left nor failed. */
-void gyre_record_place_keep(int fd);
+ * records, and has neither left nor failed. `number`: of the signal that has ended it, which the
+ * dump tells then; 0: none. */
+void gyre_record_place_keep(int fd, int number);
 
 #endif

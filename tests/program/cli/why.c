@@ -103,7 +103,7 @@ static void a_rank_alone_that_is_killed_leaves_its_records(void **state)
     rig_run(&hurt_asked, NULL, (const char *const[]){"dump", hurt_folder, NULL});
     rig_expect(&hurt_asked, 0, "");
     assert_true(rig_has(hurt_asked.out_text, "\"record\":\"rank\",\"rank\":1,\"n\":3,"));
-    assert_true(rig_has(hurt_asked.out_text, "\"state\":\"runs\""));
+    assert_true(rig_has(hurt_asked.out_text, "\"state\":\"failed\""));
     assert_true(
         rig_has(hurt_asked.out_text, "\"rank\":1,\"id\":8,\"communicator\":0,\"number\":8,"));
     assert_false(rig_has(hurt_asked.out_text, "\"number\":9,"));

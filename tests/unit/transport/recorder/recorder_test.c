@@ -1,6 +1,7 @@
 /* The recorder: what a call leaves behind, what is written over, and who may still write. */
 #include "rig/test.h"
 #include "transport/recorder/dump.h"
+#include "transport/recorder/place.h"
 #include "transport/recorder/recorder.h"
 
 #include <stdio.h>
@@ -163,6 +164,38 @@ static void the_folder_of_dumps_is_made(void **state)
     assert_int_equal(rmdir(root), 0);
 }
 
+/* Where all ranks are killed nobody is left to tell it but the launcher. */
+static void the_launcher_tells_a_signal(void **state)
+{
+    char root[] = "/tmp/gyre-dumps-XXXXXX", number[16], file[128];
+    struct gyre_record_head head = {0};
+    (void)state;
+    assert_non_null(mkdtemp(root));
+    const int kept = gyre_record_place_make(), given = dup(kept);
+    snprintf(number, sizeof number, "%d", given);
+    setenv("GYRE_DUMP", root, 1);
+    setenv("GYRE_RECORD_FD", number, 1);
+    struct gyre_recorder *killed = make();
+    gyre_recorder_dump_on_signal(killed);
+    strcpy(file, killed->path);
+    gyre_record_place_keep(kept, 9);
+    FILE *dump = fopen(file, "r");
+    assert_non_null(dump);
+    assert_int_equal(fread(&head, sizeof head, 1, dump), 1);
+    fclose(dump);
+    assert_int_equal(head.state, GYRE_RECORD_FAILED);
+    assert_int_equal(head.status, GYRE_PEER_LOST);
+    assert_int_equal(head.failed_rank, 2);
+    assert_non_null(strstr(head.story, "rank 2 (here, pid "));
+    assert_non_null(strstr(head.story, "was killed by signal 9 (SIGKILL)"));
+    gyre_recorder_destroy(killed);
+    unsetenv("GYRE_DUMP");
+    unsetenv("GYRE_RECORD_FD");
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(rmdir(root), 0);
+    close(kept);
+}
+
 static void ticks_run_forward(void **state)
 {
     (void)state;
@@ -181,6 +214,7 @@ int main(void)
         cmocka_unit_test(the_head_tells_who_writes),
         cmocka_unit_test(a_full_table_of_ways_loses_names_only),
         cmocka_unit_test(the_folder_of_dumps_is_made),
+        cmocka_unit_test(the_launcher_tells_a_signal),
         cmocka_unit_test(ticks_run_forward),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
