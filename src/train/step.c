@@ -64,7 +64,7 @@ static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, bool 
 {
     const bool passes = batch->samples || t->options->sync_bn;
     int status = passes ? run_passes(t, batch) : 0;
-    if (!status && !last)
+    if (!status && !(last && gyre_late_on(&t->replica)))
         status = gyre_late_end_batch(&t->replica, t->trouble);
     if (!status && passes && !brings_behind(t, last))
         status = bring_next(t);

@@ -6,7 +6,7 @@
 
 bool gyre_late_on(const struct gyre_replica *r)
 {
-    return r->late.news != NULL;
+    return r->late.terms != NULL;
 }
 
 bool gyre_late_loss(const struct gyre_replica *r)
@@ -31,7 +31,8 @@ static void find_stretches(struct gyre_replica *r)
 
 void gyre_late_begin(struct gyre_replica *r, const struct gyre_repeat_batch *batch)
 {
-    if (!r->late.repeats || !gyre_late_on(r) || !r->optimizer)
+    const bool alone = gyre_size(r->comm) == 1; /* then looks stand between launches */
+    if (!r->late.repeats || !r->late.news || !r->optimizer || (alone && !gyre_late_on(r)))
         return;
     gyre_replica_bind(r);
     find_stretches(r);

@@ -97,10 +97,10 @@ void gyre_replica_deinit(struct gyre_replica *r)
     gyre_optimizer_destroy(r->optimizer);
     gyre_whole_states_free(&r->resumed);
     gyre_loss_meter_deinit(&r->meter);
-    if (r->late.news) {
-        r->device.on->table->free(r->device.on, r->late.news);
+    if (r->late.terms)
         r->device.on->table->free(r->device.on, r->late.terms);
-    }
+    if (r->late.news)
+        r->device.on->table->free(r->device.on, r->late.news);
     free(r->piece);
     free(r->stretch);
     gyre_ddp_destroy(r->ddp);
@@ -129,19 +129,25 @@ void gyre_replica_bind(struct gyre_replica *r)
     gyre_on_device_bind(&r->device);
 }
 
-/* A sharded engine's values are gathered by the host, which has to know of each update. */
+static struct gyre_step_terms *make_terms(struct gyre_replica *r, struct gyre_trouble *trouble)
+{
+    struct gyre_step_terms *terms = gyre_processor_told(r->device.on, sizeof *terms);
+    return terms ? terms
+                 : gyre_processor_alloc(r->device.on, sizeof *terms, trouble, "a step's terms");
+}
+
+/* A sharded engine's values are gathered by the host, which has to know of each update. So its
+ * steps end at once, but losses read their scale on the device all the same, as graphs want it. */
 static int expect_late(struct gyre_replica *r, bool sharded)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
-    if (!r->late.wanted || !r->device.on || sharded || r->late.news)
+    if (!r->late.wanted || !r->device.on || r->late.news)
         return 0;
     r->late.news = gyre_processor_alloc(r->device.on, sizeof *r->late.news, trouble, "a verdict");
-    r->late.terms = gyre_processor_told(r->device.on, sizeof *r->late.terms);
-    if (!r->late.terms)
-        r->late.terms =
-            gyre_processor_alloc(r->device.on, sizeof *r->late.terms, trouble, "a step's terms");
-    r->meter.scale = r->late.news ? &r->late.news->verdict.scale : NULL;
-    if (!r->late.news || !r->late.terms)
+    if (!r->late.news)
+        return -ENOMEM;
+    r->meter.scale = &r->late.news->verdict.scale;
+    if (!sharded && !(r->late.terms = make_terms(r, trouble)))
         return -ENOMEM;
     return r->late.repeats ? gyre_repeat_init(&r->late.repeat, r->device.on, trouble) : 0;
 }
@@ -188,7 +194,7 @@ int gyre_replica_join(struct gyre_replica *r, struct gyre_comm *comm,
         status = expect_late(r, options->sharded);
     if (!status)
         status = r->device.on ? join_on_device(r, &all) : join_on_host(r, &all);
-    if (!status && r->late.news)
+    if (!status && r->late.terms)
         gyre_ddp_leave_found(r->ddp, r->device.on);
     gyre_running_written(&r->running);
     if (!status)
@@ -325,9 +331,9 @@ static int bring_verdict(struct gyre_replica *r, struct gyre_trouble *trouble)
                                      .scale = gyre_scaler_scale(&r->scaler),
                                      .good = r->scaler.growth_tracker,
                                      .bad = -1};
+    const bool judged = late->known.applied == now.applied && late->known.good == now.good;
     if (!late->news || late->sent != late->settled ||
-        (late->known.scale == now.scale && late->known.applied == now.applied &&
-         late->known.good == now.good))
+        (late->known.scale == now.scale && (judged || !late->terms)))
         return 0;
     late->known = now;
     return r->device.on->table->put(r->device.on, &late->news->verdict, &now, sizeof now, trouble);
