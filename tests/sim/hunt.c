@@ -26,6 +26,7 @@ static const uint64_t found[] = {
     1044430, /* what a rank had said long ago passed for what it does now */
     1108729, 1165722, /* nobody called ranks below one that an echo had named */
     1641897,          /* that a rank was leaving came to rank 0 ahead of why: it had failed */
+    1934501,          /* who had stood still blamed the others, which had ended without it */
 };
 
 static void tell(struct hunt_scenario *scenario, struct hunt_outcome *outcome, bool plain)

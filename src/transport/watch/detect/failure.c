@@ -21,7 +21,8 @@
  * verdict to all its channels.
  *
  * An echo is told to rank 0, which waits GRACE for the cause and decides for all. So that all ranks
- * tell one story, the rank that has the echo waits longer than rank 0 does.
+ * tell one story, the rank that has the echo waits longer than rank 0 does. A rank that has just
+ * stood still for the dead time, and gets no verdict, tells itself: the others have missed it.
  *
  * The process of a rank with a device may take seconds to end: its sockets close, and the device's
  * driver takes down what the process had there before the pidfd tells the end. Such an echo, found
@@ -36,6 +37,7 @@
 
 #include "base/clock.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -199,6 +201,14 @@ static void seek_verdict(struct gyre_failure_detector *detector)
     gyre_detector_climb_past(detector);
 }
 
+/* Whether the echo is the end of peers that have missed this rank, which stood still. */
+static bool was_missed(const struct gyre_failure_detector *detector)
+{
+    return detector->stage == GYRE_DETECTOR_HELD && detector->record.status == GYRE_PEER_LOST &&
+           detector->holder == detector->is.rank && detector->stood_ns > 0 &&
+           detector->clock - detector->stood_until <= detector->is.dead_ns;
+}
+
 /* Ends a wait that was long enough. An echo without a cause is told as it is; a proposal that rank
  * 0 does not answer stands. */
 void gyre_detector_stop_waiting(struct gyre_failure_detector *detector)
@@ -206,10 +216,16 @@ void gyre_detector_stop_waiting(struct gyre_failure_detector *detector)
     if (!gyre_detector_waits(detector))
         return;
     seek_verdict(detector);
-    if (detector->clock >= detector->deadline)
-        decide(detector,
-               detector->stage == GYRE_DETECTOR_PROPOSED || judges(detector, &detector->record),
-               NULL);
+    if (detector->clock < detector->deadline)
+        return;
+    if (was_missed(detector))
+        gyre_detector_compose(detector, &detector->record, GYRE_PEER_LOST, detector->is.rank,
+                              "did not run for %" PRIu64 " ms, and the dead time is %" PRIu64
+                              " ms (GYRE_DEAD_TIME): it was stopped or swapped out, or had no "
+                              "core, and the others have ended without it",
+                              detector->stood_ns / GYRE_MS, detector->is.dead_ns / GYRE_MS);
+    decide(detector,
+           detector->stage == GYRE_DETECTOR_PROPOSED || judges(detector, &detector->record), NULL);
 }
 
 /* Whether the peer's states go to rank 0 through this rank. */

@@ -67,7 +67,8 @@ struct gyre_failure_detector {
     struct gyre_detector_options is;
     uint64_t now, granted, clock; /* clock = now − granted */
     uint64_t interval, lateness_max, next_beat, held_at, deadline;
-    uint64_t climb_at; /* while a failure waits, in a deep tree: see orphan.c */
+    uint64_t climb_at;              /* while a failure waits, in a deep tree: see orphan.c */
+    uint64_t stood_ns, stood_until; /* the last time that it did not run for the dead time */
     enum gyre_detector_stage stage;
     bool is_final; /* the record is decided for the whole job, or counts as decided */
     bool leaving, all_left, warned;
@@ -105,6 +106,10 @@ static inline void gyre_detector_advance(struct gyre_failure_detector *detector,
         detector->granted += gap - detector->interval;
     detector->now = now;
     detector->clock = now - detector->granted;
+    if (detector->is.dead_ns > 0 && gap > detector->is.dead_ns) {
+        detector->stood_ns = gap;
+        detector->stood_until = detector->clock;
+    }
 }
 
 /* tree.c */
