@@ -8,9 +8,9 @@
  * A fiber whose thread has ended without a barrier takes the next thread, so a kernel without
  * barriers needs one fiber and no switch. At a barrier a fiber turns to the next one, and the last
  * to the first. The block's caller runs again when all threads have ended. Only the first entry to
- * a fiber needs ucontext. Jumps between fibers are the compiler's own under the address sanitizer,
- * which takes those of libc for an unwinding, else _setjmp() and _longjmp(). Fibers are kept for
- * the next block; each thread of the host has its own. */
+ * a fiber needs ucontext. Jumps between fibers are the compiler's own where it has them, else
+ * _setjmp() and _longjmp(), which take three times as long and which the address sanitizer takes
+ * for an unwinding. Fibers are kept for the next block; each thread of the host has its own. */
 #undef _FORTIFY_SOURCE /* whose longjmp() takes another stack for a fault */
 #include "fake_kernel.h"
 
@@ -20,7 +20,7 @@
 #include <ucontext.h>
 
 #define FIBERS_MOST 1024
-#define STACK_BYTES (64 << 10)
+#define STACK_BYTES ((64 << 10) + 832) /* powers of two would share few sets of a cache */
 
 #if defined(__SANITIZE_ADDRESS__)
 #define HAS_ASAN 1
@@ -36,16 +36,22 @@
 
 /* -- places to go on at ------------------------------------------------------------------------ */
 
-#ifdef HAS_ASAN
+#if defined(HAS_ASAN) || defined(__x86_64__)
 typedef void *jump_point[5];
 #define LEAVE_POINT(point) __builtin_setjmp(point)
 #define JUMP_TO(point)     __builtin_longjmp(point, 1)
-#define UNWATCHED          __attribute__((no_sanitize_address, noinline))
+#define APART              __attribute__((noinline)) /* leaving and jumping: as it has to be */
 #else
 typedef jmp_buf jump_point;
 #define LEAVE_POINT(point) _setjmp(point)
 #define JUMP_TO(point)     _longjmp(point, 1)
-#define UNWATCHED
+#define APART
+#endif
+
+#ifdef HAS_ASAN
+#define UNWATCHED APART __attribute__((no_sanitize_address))
+#else
+#define UNWATCHED APART
 #endif
 
 struct place {

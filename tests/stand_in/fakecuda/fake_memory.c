@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MEMORIES = 1024, RANGES = 1024 };
+enum { MEMORIES = 1024, RANGES = 1024, HOLE_BYTES = 64 << 10 };
 
 #define NAME        "fakecuda-"
 #define ARENA       (UINT64_C(1) << 37) /* what a thread sanitizer always has room for */
@@ -214,6 +214,16 @@ CUresult fake_leave(const struct fake_place *place)
     if (place->memory)
         drop_memory(place->memory);
     return freed ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
+}
+
+/* A large piece becomes a hole of the file: its pages come, zeroed, as somebody touches them. */
+void fake_clear(const struct fake_place *place, uint64_t length)
+{
+    const struct memory *memory = place->memory;
+    int flags = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    if (!memory || length < HOLE_BYTES ||
+        fallocate(memory->fd, flags, (char *)place->at - memory->alias, (off_t)length) != 0)
+        memset(place->at, 0, length);
 }
 
 bool fake_is_device_memory(uint64_t address)

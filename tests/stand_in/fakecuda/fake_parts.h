@@ -80,6 +80,7 @@ struct fake_place {
  * there. To leave tells whether the application has freed it meanwhile, which is as bad. */
 CUresult fake_visit(int device, uint64_t address, uint64_t length, struct fake_place *place);
 CUresult fake_leave(const struct fake_place *place);
+void fake_clear(const struct fake_place *place, uint64_t length); /* no lock */
 bool fake_is_device_memory(uint64_t address);
 bool fake_is_foreign(const struct fake_place *place, int device); /* another device's memory */
 void fake_open_memory(void); /* kernels may use plain addresses; nests */

@@ -204,6 +204,8 @@ static CUresult move(int device, const struct job *job, const char *name)
         return wrong;
     if (from.at)
         memmove(to.at, from.at, job->length);
+    else if (job->value == 0)
+        fake_clear(&to, job->length);
     else
         memset(to.at, job->value, job->length);
     if (spoilt)
