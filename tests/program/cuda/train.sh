@@ -1,8 +1,8 @@
 #!/bin/sh
 # gyre train --device cuda over the stand-in for CUDA, beside the same training on the CPU: with
 # Gyre's own products, which both sum alike, the weights are the same bytes; and what is refused.
-# Under sanitizers the ConvNet trains once with the digits, and images of 28 x 28 come in one size
-# of batch, not two.
+# In haste ConvNets train with a fifth as many images as there are digits, and images of 28 x 28
+# come in one size of batch, not two.
 #
 #     train.sh SOURCE BUILD [TOOL]
 #
@@ -18,6 +18,8 @@ launcher= # of a training beside this script
 trap '[ -z "$launcher" ] || kill "$launcher"; rm -rf "$folder"' EXIT
 trap 'exit 1' HUP INT TERM
 failed=0
+haste=1
+[ -z "${GYRE_TEST_ALL:-}" ] || [ -n "${GYRE_TEST_SLOW:-}" ] || haste=
 export GYRE_BLAS=own NO_COLOR=1
 grep -qw fma /proc/cpuinfo || {
     echo "skipped: this CPU's own products have no fused multiply-add, as the device's have"
@@ -70,10 +72,29 @@ refused() { # words of the sentence, options
     }
 }
 
+# So many images of the tool's own bytes, 8 or 28 places wide, in octal; classes 0 to 7 take turns.
+images() { # name, how many, width
+    {
+        printf "\\000\\000\\010\\003\\000\\000\\000\\$(printf %03o "$2")"
+        printf "\\000\\000\\000\\$(printf %03o "$3")\\000\\000\\000\\$(printf %03o "$3")"
+        head -c 118816 "$tool" | tail -c $(($2 * $3 * $3))
+    } >"$folder/$1"
+    {
+        printf "\\000\\000\\010\\001\\000\\000\\000\\$(printf %03o "$2")"
+        for group in $(seq $(($2 / 8))); do printf '\000\001\002\003\004\005\006\007'; done
+    } >"$folder/$1-labels"
+}
+
+digits='--data digits:test' third=120 fifth=72 ninth=40
+[ -z "$haste" ] || {
+    images small 72 8
+    digits="--data $folder/small --labels $folder/small-labels" third=24 fifth=14 ninth=8
+}
+
 same "--preset wine --epochs 4"
 same "--preset wine --epochs 3 --ranks 2 --optimizer adamw --clip 0.5 --wire bf16"
 same "--preset wine --epochs 2 --ranks 3 --sharded --accumulate 2 --batch 5"
-same "--data digits:test --model convnet --epochs 1 --batch 72 --ranks 2 --sync-batch-norm \
+same "$digits --model convnet --epochs 1 --batch $fifth --ranks 2 --sync-batch-norm \
     --precision bf16"
 same "--preset wine --epochs 2 --precision f16"
 
@@ -92,8 +113,7 @@ graphs() { # steps that are graphs, or these and how many graphs in all; options
 
 graphs '12 of 19' "--preset wine --epochs 4 --optimizer adamw --schedule cosine --clip 0.5"
 graphs '8 of 14' "--preset wine --epochs 3 --optimizer sgd --momentum 0.9 --precision f16"
-[ -n "${GYRE_TEST_SLOW:-}" ] ||
-    graphs '2 of 5' "--data digits:test --model convnet --epochs 2 --batch 120 --precision bf16"
+graphs '2 of 5' "$digits --model convnet --epochs 2 --batch $third --precision bf16"
 
 # Evaluations of several batches, of which each but the first comes while one is computed.
 several='--data random:3000,60,5 --layers 60,5 --epochs 2 --batch 300 --validation 0.5 --test none'
@@ -108,14 +128,13 @@ same "$several --ranks 2"
 # device's, or come ahead, to two places.
 several='--preset wine --epochs 3 --batch 10 --ranks 2'
 graphs '17 of 23, 34 in all' "$several --optimizer adamw --clip 1"
-buckets='--layers 13,300,300,3 --bucket 2000'
+buckets='--layers 13,170,170,3 --bucket 2000'
 graphs '17 of 23, 51 in all' "$several $buckets --precision f16 --wire f16 --clip 1"
 export GYRE_RESIDENT=1K
 graphs '16 of 23, 48 in all' "$several $buckets"
 unset GYRE_RESIDENT
-[ -n "${GYRE_TEST_SLOW:-}" ] ||
-    graphs '2 of 5, 4 in all' "--data digits:test --model convnet --epochs 2 --batch 40 --ranks 3 \
-        --precision bf16"
+graphs '2 of 5, 4 in all' "$digits --model convnet --epochs 2 --batch $ninth --ranks 3 \
+    --precision bf16"
 export GYRE_GRAPHS=0
 graphs '0 of 14' "--preset wine --epochs 3"
 graphs '0 of 23, 0 in all' "$several"
@@ -160,21 +179,14 @@ tells 'step 5: rank 0 has a NaN' "--optimizer sgd --lr 1e6"
 tells 'step 5: rank 0 has a NaN' "--optimizer sgd --lr 1e6 --accumulate 2"
 tells 'step 5: ' "--optimizer sgd --lr 1e6 --ranks 2"
 
-# Images of 28 x 28, whose places are more than a block of a product: 24 of the tool's own bytes.
-{
-    printf '\000\000\010\003\000\000\000\030\000\000\000\034\000\000\000\034'
-    head -c 118816 "$tool" | tail -c 18816
-} >"$folder/images"
-{
-    printf '\000\000\010\001\000\000\000\030'
-    for group in 1 2 3; do printf '\000\001\002\003\004\005\006\007'; done
-} >"$folder/labels"
+# Images of 28 x 28, whose places are more than a block of a product.
+images large 24 28
 batches='4 12'
-[ -z "${GYRE_TEST_SLOW:-}" ] || batches=12 # under sanitizers the larger, whose blocks are more
+[ -z "$haste" ] || batches=12 # the larger, whose blocks are more
+large="--data $folder/large --labels $folder/large-labels --test $folder/large"
 for batch in $batches; do
-    same "--data $folder/images --labels $folder/labels --test $folder/images \
-        --test-labels $folder/labels --model convnet --epochs 2 --batch $batch --ranks 2 \
-        --sync-batch-norm --precision bf16"
+    same "$large --test-labels $folder/large-labels --model convnet --epochs 2 --batch $batch \
+        --ranks 2 --sync-batch-norm --precision bf16"
 done
 same "--preset wine --epochs 3 --ranks 2 --optimizer sgd --momentum 0.9 --compare-every 1"
 
@@ -182,8 +194,8 @@ same "--preset wine --epochs 3 --ranks 2 --optimizer sgd --momentum 0.9 --compar
 parts=2
 resides() { # bytes of the device, words
     rm -rf "$folder/bytes-$1"
-    FAKECUDA_MEMORY=$1 GYRE_LOG=info "$tool" train --data random:3000,600,5 --test none \
-        --layers 600,5 --epochs 3 --batch 900 --accumulate $parts --validation 0.1 --device cuda \
+    FAKECUDA_MEMORY=$1 GYRE_LOG=info "$tool" train --data random:1200,600,5 --test none \
+        --layers 600,5 --epochs 3 --batch 360 --accumulate $parts --validation 0.1 --device cuda \
         --save "$folder/bytes-$1" >"$folder/out" 2>&1 || failed=1
     grep -q "$2" "$folder/out" || {
         echo "\"$2\" is missing: $(tail -n 2 "$folder/out")"
@@ -192,18 +204,18 @@ resides() { # bytes of the device, words
 }
 
 case $tool in *_fake)
-    resides 40000000 "batches come from the host: 2700 samples are 6 MiB, more than one part in 8"
+    resides 20000000 "batches come from the host: 1080 samples are 2 MiB, more than one part in 8"
     grep -q '6 of 9 batches were brought ahead' "$folder/out" || failed=1
-    resides 1000000000 "all 2700 samples of 600 numbers are on the device"
-    cmp "$(newest "$folder/bytes-40000000")" "$(newest "$folder/bytes-1000000000")" || failed=1
+    resides 1000000000 "all 1080 samples of 600 numbers are on the device"
+    cmp "$(newest "$folder/bytes-20000000")" "$(newest "$folder/bytes-1000000000")" || failed=1
     parts=1 # steps are graphs, of two places where rows come ahead
-    resides 40000000 "of 9 batches were brought ahead"
+    resides 20000000 "of 9 batches were brought ahead"
     grep -q '4 of 8 steps were graphs' "$folder/out" || failed=1
     resides 1000000000 "5 of 8 steps were graphs"
-    export GYRE_RESIDENT=4M
-    resides 1000000001 "samples are 6 MiB, more than GYRE_RESIDENT of the device's memory"
+    export GYRE_RESIDENT=2M
+    resides 1000000001 "samples are 2 MiB, more than GYRE_RESIDENT of the device's memory"
     unset GYRE_RESIDENT
-    cmp "$(newest "$folder/bytes-40000000")" "$(newest "$folder/bytes-1000000000")" || failed=1
+    cmp "$(newest "$folder/bytes-20000000")" "$(newest "$folder/bytes-1000000000")" || failed=1
     ;;
 esac
 
