@@ -75,15 +75,13 @@ without_page() {
     for command in $commands; do [ -f "man1/gyre-$command.1" ] || echo "man1/gyre-$command.1"; done
 }
 
-# What the reader of manual pages has against them.
+# What the reader of manual pages has against them, who takes them all at once.
 warnings() {
-    for page in man1/*.1 man3/*.3; do
-        if command -v mandoc >/dev/null; then
-            mandoc -T lint -W warning "$page" | grep -v '\.so is fragile'
-        else
-            groff -man -Tutf8 -K utf8 -ww -z "$page" 2>&1
-        fi
-    done
+    if command -v mandoc >/dev/null; then
+        mandoc -T lint -W warning man1/*.1 man3/*.3 | grep -v '\.so is fragile'
+    else
+        groff -man -Tutf8 -K utf8 -ww -z man1/*.1 man3/*.3 2>&1
+    fi
 }
 
 dead_links() { # of the HTML: anchors that no page has
