@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = 4096, PAGES = 1024 };
+enum { PAGE = 4096, PAGES = 1024, LENGTH = 128 << 10 };
 
 static const struct gyre_device *cuda;
 
@@ -111,9 +111,9 @@ static int use_everything(CUstream stream, struct gyre_trouble *trouble)
     bool pinned = false;
     struct gyre_region region, view = {.fd = -1};
     struct gyre_device_queue *queue = NULL;
-    int status = cuda->alloc(0, CUDA_RIG_LENGTH, GYRE_SHARE_OPEN, &region, trouble);
+    int status = cuda->alloc(0, LENGTH, GYRE_SHARE_OPEN, &region, trouble);
     if (!status)
-        status = cuda->import(0, region.fd, CUDA_RIG_LENGTH, GYRE_SHARE_OPEN, &view, trouble);
+        status = cuda->import(0, region.fd, LENGTH, GYRE_SHARE_OPEN, &view, trouble);
     if (!status)
         status = cuda->detach(&region, trouble);
     if (!status)
@@ -147,16 +147,19 @@ static int use_everything(CUstream stream, struct gyre_trouble *trouble)
     return status;
 }
 
-/* Fails one call of everything, at every place in turn; how many of them were told. */
+/* Fails one call of everything, at every place in turn, until there is none; how many of them were
+ * told. */
 static int fail_at_each_place(const char *call, bool tidy, const char *words)
 {
-    int told = 0;
+    int told = 0, calls = 20;
     CUstream stream = cuda_rig_stream(0);
-    for (int nth = 1; nth <= 20; nth++) {
+    for (int nth = 1; nth <= 20 && calls >= nth - 1; nth++) {
         struct gyre_trouble trouble = {0};
         struct fakecuda_alive before = fakecuda_alive();
         fakecuda_fail(call, nth, CUDA_ERROR_ECC_UNCORRECTABLE);
+        calls = -fakecuda_calls(call);
         int status = use_everything(stream, &trouble);
+        calls += fakecuda_calls(call);
         fakecuda_fail(NULL, 0, CUDA_SUCCESS);
         assert_true(status <= 0);
         assert_true(status < 0 || !trouble.text[0]);
