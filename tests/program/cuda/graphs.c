@@ -135,7 +135,7 @@ static void slow_down_rank_1(const struct rig *rig, int rank)
 {
     (void)rig;
     if (rank == 1)
-        setenv("FAKECUDA_DELAY", "2000", 1);
+        setenv("FAKECUDA_DELAY", "300", 1);
 }
 
 static void compare_with_calls(uint64_t count)
