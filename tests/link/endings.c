@@ -78,6 +78,7 @@ static void cancel_half_way(void **state)
         int side = moment % 2;
         uint8_t *data = malloc(LENGTH), *out = malloc(LENGTH);
         link_fill(data, LENGTH, 4);
+        memset(out, 0, LENGTH);
         uint32_t post[2];
         post[LEAF] = link_post_recv(run, LEAF, 500, out, LENGTH);
         post[HUB] = link_post_send(run, HUB, 500, data, LENGTH);

@@ -2,9 +2,11 @@
 #include "link/run.h"
 
 #include <assert.h>
+#include <malloc.h>
 #include <stdio.h>
 
 #define CASES_MOST 64
+#define KEPT       (32 << 20)
 
 static int add_cases(struct CMUnitTest *tests, int count, const struct link_case *cases,
                      const struct gyre_link_bench *bench)
@@ -22,6 +24,8 @@ static int add_cases(struct CMUnitTest *tests, int count, const struct link_case
 int gyre_link_suite(const char *name, const struct gyre_link_bench *bench)
 {
     static struct CMUnitTest tests[CASES_MOST];
+    mallopt(M_MMAP_THRESHOLD, KEPT); /* a case's pages are the next one's */
+    mallopt(M_TRIM_THRESHOLD, 2 * KEPT);
     link_suite_name = name;
     int count = add_cases(tests, 0, link_messages, bench);
     count = add_cases(tests, count, link_now, bench);
