@@ -168,7 +168,7 @@ static int in_groups(struct gyre_comm *comm, struct rig *rig)
 static void slow_down(const struct rig *rig, int rank)
 {
     (void)rig, (void)rank;
-    setenv("FAKECUDA_DELAY", "1500", 1);
+    setenv("FAKECUDA_DELAY", "300", 1);
     setenv("GYRE_LANES", "8", 1);
     setenv("GYRE_SLICE", "64K", 1);
 }
