@@ -351,8 +351,10 @@ static int outlast(struct rig *rig, int me)
     while (!over) {
         if (gyre_grow(comm, plan->most, &larger) || larger)
             return wrong(NULL, "gyre_grow() took somebody in, or failed");
-        if (me == 0)
+        if (me == 0) {
             rig->shared->ready = gyre_waiting(comm);
+            usleep(10000); /* leaves the cores to others, for it may take ten seconds */
+        }
         over = rig->shared->status[plan->members] != 0 || (plan->goal && rig->shared->ready);
         if (gyre_broadcast(comm, &over, &over, 1, GYRE_I32, 0))
             return wrong(comm, "a member has failed");
