@@ -135,6 +135,10 @@ graphs '16 of 23, 48 in all' "$several $buckets"
 unset GYRE_RESIDENT
 graphs '2 of 5, 4 in all' "$digits --model convnet --epochs 2 --batch $ninth --ranks 3 \
     --precision bf16"
+
+# The first batch of a step, those between and the last; and the passes of a sharded engine.
+graphs '12 of 19, 44 in all' "--preset wine --epochs 4 --batch 10 --accumulate 3 --clip 0.5"
+graphs '17 of 23, 17 in all' "$several --sharded --optimizer adamw --clip 1"
 export GYRE_GRAPHS=0
 graphs '0 of 14' "--preset wine --epochs 3"
 graphs '0 of 23, 0 in all' "$several"

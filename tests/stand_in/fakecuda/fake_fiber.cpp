@@ -9,8 +9,9 @@
  * barriers needs one fiber and no switch. At a barrier a fiber turns to the next one, and the last
  * to the first. The block's caller runs again when all threads have ended. Only the first entry to
  * a fiber needs ucontext. Jumps between fibers are the compiler's own where it has them, else
- * _setjmp() and _longjmp(), which take three times as long and which the address sanitizer takes
- * for an unwinding. Fibers are kept for the next block; each thread of the host has its own. */
+ * _setjmp() and _longjmp(), which take three times as long. The address sanitizer takes those for
+ * an unwinding; the thread sanitizer follows no others. Fibers are kept for the next block; each
+ * thread of the host has its own. */
 #undef _FORTIFY_SOURCE /* whose longjmp() takes another stack for a fault */
 #include "fake_kernel.h"
 
@@ -24,9 +25,13 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #define HAS_ASAN 1
+#elif defined(__SANITIZE_THREAD__)
+#define HAS_TSAN 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define HAS_ASAN 1
+#elif __has_feature(thread_sanitizer)
+#define HAS_TSAN 1
 #endif
 #endif
 
@@ -36,7 +41,7 @@
 
 /* -- places to go on at ------------------------------------------------------------------------ */
 
-#if defined(HAS_ASAN) || defined(__x86_64__)
+#if defined(HAS_ASAN) || (defined(__x86_64__) && !defined(HAS_TSAN))
 typedef void *jump_point[5];
 #define LEAVE_POINT(point) __builtin_setjmp(point)
 #define JUMP_TO(point)     __builtin_longjmp(point, 1)
