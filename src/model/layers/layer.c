@@ -52,3 +52,14 @@ const float *gyre_pass_operand(const struct gyre_pass *pass, float *to, const fl
     pass->on->table->round(pass->on, pass->precision, to, from, count);
     return to;
 }
+
+int gyre_pass_learn_samples(struct gyre_pass *pass)
+{
+    const struct gyre_pass_event *event = &pass->event;
+    int status = 0;
+    if (event->counts)
+        status = pass->on->table->get(pass->on, &pass->all_samples, event->sum + event->count - 1,
+                                      sizeof pass->all_samples, pass->trouble);
+    pass->event.counts = false;
+    return status;
+}

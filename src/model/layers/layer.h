@@ -153,4 +153,7 @@ static inline int gyre_pass_sum(struct gyre_pass *pass, double *values, size_t c
     return GYRE_AGAIN;
 }
 
+/* Behind the sum of an event, before the layer goes on: waits for it, if it counts. */
+int gyre_pass_learn_samples(struct gyre_pass *pass);
+
 #endif

@@ -306,14 +306,8 @@ const struct gyre_pass_event *gyre_model_event(const struct gyre_model *model)
 
 int gyre_model_learn_samples(struct gyre_model *model, double *samples)
 {
-    struct gyre_pass *pass = &model->pass;
-    const struct gyre_pass_event *event = &pass->event;
-    int status = 0;
-    if (event->counts)
-        status = pass->on->table->get(pass->on, &pass->all_samples, event->sum + event->count - 1,
-                                      sizeof pass->all_samples, pass->trouble);
-    pass->event.counts = false;
-    *samples = pass->all_samples;
+    int status = gyre_pass_learn_samples(&model->pass);
+    *samples = model->pass.all_samples;
     return status;
 }
 

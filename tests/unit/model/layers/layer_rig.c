@@ -106,6 +106,8 @@ static bool handle_event(struct layer_rig *rig, int *status)
         note_ready(rig, event->ready);
     else
         *status = rig->sum(rig->sum_context, event->sum, event->count);
+    if (!*status)
+        *status = gyre_pass_learn_samples(&rig->pass);
     return !*status;
 }
 
