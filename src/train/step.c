@@ -73,7 +73,7 @@ static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, bool 
                : gyre_replica_take_loss(&t->replica, loss, t->trouble);
 }
 
-/* What a graph of the batch depends on. Without a feed its rows have one place. */
+/* Tells which graphs may make the batch. Without a feed all rows have one place. */
 static struct gyre_repeat_batch repeated(const struct gyre_train *t, const struct gyre_batch *batch,
                                          bool first, bool last)
 {

@@ -29,7 +29,7 @@ void gyre_repeat_deinit(struct gyre_repeat *r)
     *r = (struct gyre_repeat){0};
 }
 
-/* What there is for the batch that is under way. */
+/* The graphs of batches like the one that is under way. */
 static struct gyre_repeat_kept *current(struct gyre_repeat *r)
 {
     return &r->of[r->batch.kind].kept[r->batch.place];

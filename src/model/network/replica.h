@@ -41,15 +41,13 @@ struct gyre_late_news {
 };
 
 struct gyre_late {
-    bool wanted;                 /* by the owner, before the replica joins */
-    bool repeats;                /* the same: its steps may be graphs */
-    struct gyre_late_news *news; /* the device's; NULL: the host tells losses their scale */
-    struct gyre_step_terms
-        *terms;                /* the device's, of the step that was posted last; NULL: steps end
-                                    * at once */
-    struct gyre_verdict known; /* what the device's verdict was when all steps were settled */
-    struct gyre_repeat repeat; /* its steps */
-    uint64_t sent, settled;    /* steps */
+    bool wanted;                   /* by the owner, before the replica joins */
+    bool repeats;                  /* the same: its steps may be graphs */
+    struct gyre_late_news *news;   /* the device's; NULL: the host tells losses their scale */
+    struct gyre_step_terms *terms; /* the device's, of the last step; NULL: steps end at once */
+    struct gyre_verdict known;     /* what the device's verdict was when all steps were settled */
+    struct gyre_repeat repeat;     /* its steps */
+    uint64_t sent, settled;        /* steps */
 };
 
 struct gyre_replica {
