@@ -799,7 +799,8 @@ struct gyre_received {
  *   Ownership: `received` is borrowed like `data`, and written when the call returns, or the work
  *              is waited for.
  *   Errors:    GYRE_MISMATCH, on all ranks, if the message is longer or of another type, and if all
- *              ranks that could send have left by gyre_finalize().
+ *              ranks that could send have left by gyre_finalize(); GYRE_PEER_LOST if they have
+ *              ended after rank 0 has left, which would know how they ended.
  *   Otherwise: as gyre_recv(). */
 GYRE_API int gyre_recv_any(struct gyre_comm *comm, void *data, uint64_t count, enum gyre_type type,
                            int source, int tag, struct gyre_received *received);

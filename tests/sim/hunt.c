@@ -26,6 +26,7 @@ static const uint64_t found[] = {
     1044430, /* what a rank had said long ago passed for what it does now */
     1108729, 1165722, /* nobody called ranks below one that an echo had named */
     1641897,          /* that a rank was leaving came to rank 0 ahead of why: it had failed */
+    1988757,          /* who received from any rank was told nothing after rank 0 had left */
     1934501,          /* who had stood still blamed the others, which had ended without it */
 };
 

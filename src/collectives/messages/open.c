@@ -82,10 +82,18 @@ static void fail_receive(const struct gyre_point_to_point *p2p, uint32_t peer, i
     gyre_engine_link_failed(p2p->route.engine, gyre_route_world(&p2p->route, peer), status);
 }
 
-/* Whether the peer has said goodbye. One that is lost without a goodbye may have sent a message. */
+/* Whether the peer has said goodbye, or ended before it had a link. One that is lost otherwise may
+ * have sent a message. */
 static bool peer_has_left(const struct gyre_point_to_point *p2p, uint32_t peer)
 {
     return gyre_link_has_left(p2p->route.links, gyre_route_world(&p2p->route, peer));
+}
+
+/* Whether the peer has ended, and nobody knows whether it has left. */
+static bool peer_has_ended(const struct gyre_point_to_point *p2p, uint32_t peer)
+{
+    return gyre_link_state(p2p->route.links, gyre_route_world(&p2p->route, peer), NULL) ==
+           GYRE_PEER_LOST;
 }
 
 /* Finds a rank whose message can be taken, each rank before the others in turn. False: there is
@@ -103,8 +111,8 @@ static bool find_sender(struct gyre_point_to_point *p2p, const struct gyre_messa
             return true;
         }
         bool parted = status == GYRE_PEER_LOST && peer_has_left(p2p, *peer);
-        left = parted ? *peer : left;
-        gone += parted;
+        if (parted && (!gone++ || peer_has_ended(p2p, *peer)))
+            left = *peer;
         if (status < 0 && !parted)
             fail_receive(p2p, *peer, status);
     }

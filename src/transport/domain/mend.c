@@ -28,6 +28,8 @@
 void gyre_domain_ask_anew(struct gyre_domain *domain)
 {
     struct gyre_break lost;
+    if (atomic_load_explicit(&domain->health.rootless, memory_order_relaxed))
+        gyre_links_look_by_links(domain->links);
     while (gyre_links_broken(domain->links, &lost)) {
         const struct gyre_renewal_wish wish = {.rank = lost.peer,
                                                .index = (uint32_t)lost.index,

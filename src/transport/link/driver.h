@@ -191,8 +191,8 @@ struct gyre_driver {
      *     renew()   goes on over a new connection, after broken() or part(); the peer has received
      *               so many bytes. Negative: the pipe has failed, `fd` stays the caller's
      *     gone()    the peer has no use for a new connection: it has ended. True: the pipe's end of
-     *               it has ended well, because the peer had said goodbye, or ends now: the peer has
-     *               told that it left (`told`), and there never was a connection
+     *               it has ended well, because the peer had said goodbye, or ends now, where there
+     *               never was a connection: the peer has told that it left (`told`), or refuses one
      *     mend()    moves swallowed bytes while nobody polls. True: some are left */
     bool (*broken)(struct gyre_wire *wire, struct gyre_break *lost);
     int (*part)(struct gyre_pipe *pipe, int index, uint32_t newer, uint64_t *received);

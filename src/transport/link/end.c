@@ -58,11 +58,18 @@ const char *gyre_end_refusal(const struct gyre_pipe *pipe, uint32_t stream, int 
     return text;
 }
 
-void gyre_end_leave(struct gyre_pipe *pipe)
+void gyre_end_leave(struct gyre_pipe *pipe, bool told)
 {
-    gyre_trouble_set(&pipe->trouble, GYRE_MISMATCH,
-                     "rank %u has left by gyre_finalize(), but rank %u still needs it", pipe->peer,
-                     pipe->rank);
+    if (told)
+        gyre_trouble_set(&pipe->trouble, GYRE_MISMATCH,
+                         "rank %u has left by gyre_finalize(), but rank %u still needs it",
+                         pipe->peer, pipe->rank);
+    else
+        gyre_trouble_set(&pipe->trouble, GYRE_PEER_LOST,
+                         "rank %u has ended, but rank %u still needs it; rank 0, which would know "
+                         "why it ended, has left",
+                         pipe->peer, pipe->rank);
+    pipe->left = true;
     gyre_end_fail(pipe, GYRE_PEER_LOST);
 }
 
@@ -85,7 +92,7 @@ int gyre_end_announced(const struct gyre_pipe *pipe, struct gyre_match *match)
 
 bool gyre_end_has_left(const struct gyre_pipe *pipe)
 {
-    bool left = false;
+    bool left = pipe->left;
     for (uint32_t i = 0; i < pipe->streams; i++)
         left |= gyre_stream_heard_bye(pipe->stream[i]);
     return left;

@@ -15,6 +15,7 @@
 
 struct gyre_pipe {
     int status;          /* 0, or the status with which the pipe has failed */
+    bool left;           /* the peer left before there was a connection */
     uint32_t rank, peer; /* this end's; the other end's */
     uint32_t streams;
     struct gyre_stream *stream[GYRE_CHANNEL_SOCKETS];
@@ -42,8 +43,9 @@ const char *gyre_end_refusal(const struct gyre_pipe *pipe, uint32_t stream, int 
 
 /* Fails an end whose peer left before there was a connection. Posts end as over a connection that
  * has ended: the peer may have left because of a failure of which this rank will hear. The link
- * tells of a mismatch, which it is if this rank hears of none. */
-void gyre_end_leave(struct gyre_pipe *pipe);
+ * tells of a mismatch, which it is if this rank hears of none. Not `told`: the peer refuses a
+ * connection, and rank 0, which would know whether it has left or died, has left. */
+void gyre_end_leave(struct gyre_pipe *pipe, bool told);
 
 /* The driver's state(): the status is the story's, which may be another than that of posts. */
 int gyre_end_state(const struct gyre_pipe *pipe, struct gyre_trouble *trouble);
@@ -55,7 +57,8 @@ bool gyre_end_carries(struct gyre_pipe *pipe, const void *memory, uint64_t lengt
  * of the stream that carries the name. */
 int gyre_end_announced(const struct gyre_pipe *pipe, struct gyre_match *match);
 
-/* Whether the peer has said goodbye, on any stream: it posts nothing more. */
+/* Whether the peer has said goodbye, on any stream, or left before there was one: it posts nothing
+ * more. */
 bool gyre_end_has_left(const struct gyre_pipe *pipe);
 
 /* Has every stream say goodbye. */

@@ -47,7 +47,8 @@ struct gyre_links {
     const struct gyre_on_demand
         *demand; /* peers that another wire attaches on first use; or NULL */
     int demand_wire;
-    bool ended; /* no link is made any more */
+    bool ended;         /* no link is made any more */
+    bool look_by_links; /* see gyre_links_look_by_links() */
     uint32_t mask, used, most;
     struct link *link;
     uint32_t *attached; /* most: peers, in the order in which they were attached */
@@ -108,6 +109,11 @@ void gyre_links_connect_on_demand(struct gyre_links *links, int index,
 {
     links->demand = demand;
     links->demand_wire = index;
+}
+
+void gyre_links_look_by_links(struct gyre_links *links)
+{
+    links->look_by_links = true;
 }
 
 /* The wire that attaches that peer at its first use; -1: none. */
@@ -232,12 +238,15 @@ bool gyre_link_carries(struct gyre_links *links, uint32_t peer, const void *memo
 }
 
 /* A peer that has sent anything over a link made at its first use has called, and poll() has
- * attached it. So looking makes no link. */
+ * attached it. So looking makes no link, but where nothing else would tell of the peer's end. */
 int gyre_link_announced(struct gyre_links *links, uint32_t peer, struct gyre_match *match)
 {
-    const struct link *link = link_place(links, peer);
+    struct link *link = link_place(links, peer);
+    const bool unmade = !link->pipe && link->peer != peer && wire_of_first_use(links, peer) >= 0;
+    if (unmade && links->look_by_links && gyre_on_demand_serves(links->demand, peer))
+        return find_link(links, peer, &link);
     if (!link->pipe)
-        return wire_of_first_use(links, peer) >= 0 && link->peer != peer ? 0 : -ENOTCONN;
+        return unmade ? 0 : -ENOTCONN;
     return gyre_end_announced(link->pipe, match);
 }
 
@@ -288,11 +297,14 @@ int gyre_links_poll(struct gyre_links *links, uint64_t now, struct gyre_completi
     return count;
 }
 
-int gyre_links_fault(struct gyre_links *links, uint32_t *peer, struct gyre_trouble *trouble)
+/* Of the links whose peers have left, or of the others. */
+static int first_fault(struct gyre_links *links, bool left, uint32_t *peer,
+                       struct gyre_trouble *trouble)
 {
     for (uint32_t i = 0; i <= links->mask; i++) {
         struct link *link = &links->link[i];
-        int status = link->pipe ? driver_of(links, link)->state(link->pipe, trouble) : 0;
+        const bool asked = link->pipe && gyre_end_has_left(link->pipe) == left;
+        int status = asked ? driver_of(links, link)->state(link->pipe, trouble) : 0;
         if (status) {
             *peer = link->peer;
             gyre_trouble_set(trouble, status, "the link to rank %u failed: %s", link->peer,
@@ -301,6 +313,12 @@ int gyre_links_fault(struct gyre_links *links, uint32_t *peer, struct gyre_troub
         }
     }
     return 0;
+}
+
+int gyre_links_fault(struct gyre_links *links, uint32_t *peer, struct gyre_trouble *trouble)
+{
+    int status = first_fault(links, false, peer, trouble);
+    return status ? status : first_fault(links, true, peer, trouble);
 }
 
 uint64_t gyre_links_moved(const struct gyre_links *links)

@@ -42,6 +42,10 @@ struct gyre_on_demand;
 void gyre_links_connect_on_demand(struct gyre_links *links, int index,
                                   const struct gyre_on_demand *demand);
 
+/* From now on a look for a message (announced()) makes a connection that is made at its first use,
+ * because nothing else would tell of that peer's end. */
+void gyre_links_look_by_links(struct gyre_links *links);
+
 /* The peers that were attached, in the order in which they were; UINT32_MAX behind the last. */
 uint32_t gyre_links_attached(const struct gyre_links *links, uint32_t index);
 
@@ -75,7 +79,8 @@ void gyre_link_describe(struct gyre_links *links, uint32_t peer, char *text, siz
 /* Moves what can move on all wires, and writes at most `max` completions. Returns their number. */
 int gyre_links_poll(struct gyre_links *links, uint64_t now, struct gyre_completion *out, int max);
 
-/* Returns the status, the peer and the story of the first pipe that has failed; 0: none has. */
+/* Returns the status, the peer and the story of the first pipe that has failed; 0: none has. Pipes
+ * whose peers have left come last. */
 int gyre_links_fault(struct gyre_links *links, uint32_t *peer, struct gyre_trouble *trouble);
 
 /* A count that changes whenever a byte moves on a link that may be slow. NULL allowed: 0. */

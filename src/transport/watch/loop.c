@@ -71,12 +71,23 @@ static void publish_failure(struct gyre_watch *watch, const struct gyre_detector
     gyre_log(GYRE_LOG_INFO, "failed: %s", record->text);
 }
 
+/* Tells the rank, once, that rank 0 has left before it. */
+static void publish_rootless(struct gyre_watch *watch)
+{
+    if (atomic_exchange(&watch->is.health->rootless, true))
+        return;
+    gyre_watch_ring(&watch->is.bell);
+    gyre_log(GYRE_LOG_INFO, "rank 0 has left; failures on other nodes are seen on links to them");
+}
+
 /* Acts on all conclusions of the failure detector. */
 void gyre_watch_settle(struct gyre_watch *watch)
 {
     const struct gyre_detector_record *record = gyre_detector_failure(watch->detector);
     const char *warning = gyre_detector_take_warning(watch->detector);
 
+    if (gyre_detector_rootless(watch->detector))
+        publish_rootless(watch);
     if (record != NULL && !watch->told) {
         const struct gyre_detector_record seen = seen_from_here(watch, record);
         publish_failure(watch, &seen);

@@ -5,10 +5,11 @@
  *                   └── pause ── any failure, 1 … 100 ms
  *      visitors.c ─▶ RENEW of a peer ─▶ news ASKED, TOLD ─▶ take()
  *
- * A refused attempt is no death here: the watch's own connections tell of deaths. The wish ends
- * with the pipe. A first connection is given up after twice the dead time. A peer that is silent
- * for so long has been told of before: what is left is a way that something closes. Only time in
- * which this thread ran counts.
+ * A refused attempt is no death here: the watch's own connections tell of deaths. Where rank 0 has
+ * left they tell of none on other nodes, and a rank that refuses its first connection has ended.
+ * The wish ends with the pipe. A first connection is given up after twice the dead time. A peer
+ * that is silent for so long has been told of before: what is left is a way that something closes.
+ * Only time in which this thread ran counts.
  *
  * Tested by tests/program/failures/reset_data.c, tests/program/failures/first_use.c and
  * tests/fuzz/handshake.c. */
@@ -222,7 +223,7 @@ static void tell_gone(struct gyre_watch *watch, const struct gyre_watch_wish *wi
 static void renewal_failed(struct gyre_watch *watch, struct gyre_watch_wish *wish, int status)
 {
     wish->error = -status;
-    if (status == -ECONNREFUSED && !wish->is.first)
+    if (status == -ECONNREFUSED && (!wish->is.first || gyre_detector_rootless(watch->detector)))
         tell_gone(watch, wish, false);
     gyre_dial_pause(watch, &wish->dial);
 }

@@ -37,6 +37,9 @@ struct gyre_health {
     struct gyre_trouble failure;
     uint32_t failed_rank; /* the rank that failed; UINT32_MAX: none in particular */
     uint64_t failed_at;   /* when this rank learned of it, CLOCK_REALTIME in nanoseconds */
+    /* Rank 0 has left before this rank. Nobody tells of failures on other nodes any more. Only a
+     * link to a rank there does. */
+    _Atomic bool rootless;
 };
 
 /* The process's doorbell: a word on which sleepers wait by futex (shared), and an eventfd for

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define LONG_DEAD_MS  600000 /* longer than a test waits: only the end of a process tells */
@@ -226,6 +227,92 @@ static void a_rank_that_has_left_is_told(void **state)
     munmap(rig.shared, sizeof *rig.shared);
 }
 
+/* -- rank 0 leaves first ----------------------------------------------------------------------- */
+
+/* Ends when the rank's process has ended. */
+static void await_end(const struct rig *rig, int rank)
+{
+    siginfo_t end;
+    assert_int_equal(waitid(P_PID, (id_t)rig->pid[rank], &end, WEXITED | WNOWAIT), 0);
+}
+
+/* Ranks 0 and 3 leave, and rank 1 where the test's argument says so. Rank 2 waits for a message of
+ * anyone, and has no link to anyone. */
+static int wait_for_anyone(struct gyre_comm *comm, struct rig *rig)
+{
+    int32_t word = 7;
+    int rank = gyre_rank(comm), status = 0;
+    if (rank == 1 && !rig->argument) {
+        rig_until(&rig->shared->flag, 1);
+        status = gyre_send(comm, &word, 1, GYRE_I32, 2);
+    } else if (rank == 2) {
+        rig->shared->ready++;
+        status = gyre_recv_any(comm, &word, 1, GYRE_I32, GYRE_ANY_SOURCE, 0, NULL);
+    }
+    if (rank == 2 && !status)
+        status = word == 7 ? 0 : 1;
+    rig_note(rig, comm, status, rig_now());
+    gyre_finalize(comm);
+    return 0;
+}
+
+static struct rig rig_that_rank_0_leaves(void)
+{
+    struct rig rig = {.n = 4,
+                      .transport = "tcp",
+                      .dead_ms = SHORT_DEAD_MS,
+                      .before = link_at_first_use,
+                      .body = wait_for_anyone};
+    return rig;
+}
+
+/* Nobody is left to tell of a death on another node, so rank 2 looks itself. */
+static void a_death_after_rank_0_has_left_is_told(void **state)
+{
+    struct rig rig = rig_that_rank_0_leaves();
+    (void)state;
+    rig_start(&rig);
+    rig_until(&rig.shared->ready, 1);
+    await_end(&rig, 0);
+    await_end(&rig, 3);
+    kill(rig.pid[1], SIGKILL);
+    assert_int_equal(rig_wait(&rig, 60, 1u << 1), 0);
+    assert_int_equal(rig.shared->status[2], GYRE_PEER_LOST);
+    assert_non_null(strstr(rig.shared->error[2], "rank"));
+    munmap(rig.shared, sizeof *rig.shared);
+}
+
+/* All that could send have ended, and refuse. */
+static void a_wait_for_nobody_is_told(void **state)
+{
+    struct rig rig = rig_that_rank_0_leaves();
+    (void)state;
+    rig.argument = &rig;
+    rig_start(&rig);
+    assert_int_equal(rig_wait(&rig, 60, 0), 0);
+    assert_int_equal(rig.shared->status[2], GYRE_PEER_LOST);
+    if (!strstr(rig.shared->error[2], "has ended, but rank 2 still needs it"))
+        fail_msg("rank 2 says: %s", rig.shared->error[2]);
+    munmap(rig.shared, sizeof *rig.shared);
+}
+
+/* The look finds that rank 3 has ended. It has left, which is no failure. */
+static void whoever_leaves_early_may_do_so(void **state)
+{
+    struct rig rig = rig_that_rank_0_leaves();
+    (void)state;
+    rig_start(&rig);
+    rig_until(&rig.shared->ready, 1);
+    await_end(&rig, 0);
+    await_end(&rig, 3);
+    rig.shared->flag = 1;
+    assert_int_equal(rig_wait(&rig, 60, 0), 0);
+    for (int rank = 0; rank < rig.n; rank++)
+        if (rig.shared->status[rank])
+            fail_msg("rank %d says: %s", rank, rig.shared->error[rank]);
+    munmap(rig.shared, sizeof *rig.shared);
+}
+
 /* -- strangers --------------------------------------------------------------------------------- */
 
 static uint16_t door_of_this_process(void)
@@ -304,6 +391,9 @@ int main(void)
         cmocka_unit_test(a_door_that_is_closed_is_told),
         cmocka_unit_test(a_standstill_is_told),
         cmocka_unit_test(a_rank_that_has_left_is_told),
+        cmocka_unit_test(a_death_after_rank_0_has_left_is_told),
+        cmocka_unit_test(a_wait_for_nobody_is_told),
+        cmocka_unit_test(whoever_leaves_early_may_do_so),
         cmocka_unit_test(strangers_change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,14 +80,26 @@ static bool is_clogged(uint32_t a, uint32_t b)
     return hunt.clogged_until[a][b] > now || hunt.clogged_until[b][a] > now;
 }
 
-/* Dials. An ended process refuses: the watch tells of its death. */
+/* An ended process refuses. The watch tells of its death, where rank 0 has not left. */
+static void be_refused(struct gyre_domain *rank, uint32_t peer)
+{
+    if (atomic_load(&rank->health.rootless) && gyre_link_gone(rank->links, peer, 0, false))
+        rank->wish[peer].is = false;
+    else
+        try_later(rank, peer, PAUSE);
+}
+
 static void dial_link(struct gyre_domain *rank, uint32_t peer)
 {
     struct hunt_wish *wish = &rank->wish[peer];
     if (wish->vain_ns > 2 * HUNT_DEAD)
         tell_unreached(rank, peer);
-    if (!is_process(&hunt.rank[peer]) || is_clogged(rank->rank, peer)) {
+    if (is_clogged(rank->rank, peer)) {
         try_later(rank, peer, PAUSE);
+        return;
+    }
+    if (!is_process(&hunt.rank[peer])) {
+        be_refused(rank, peer);
         return;
     }
     rank->asked_of = peer;
@@ -110,6 +122,8 @@ static bool breaks_on_the_way(uint32_t a, uint32_t b)
 void hunt_links_ask(struct gyre_domain *rank)
 {
     struct gyre_break lost;
+    if (rank->links && atomic_load(&rank->health.rootless))
+        gyre_links_look_by_links(rank->links);
     while (rank->links && gyre_links_broken(rank->links, &lost)) {
         rank->wish[lost.peer].is = true;
         rank->wish[lost.peer].vain_ns = 0;

@@ -126,6 +126,9 @@ static void settle(struct gyre_domain *rank)
 {
     const struct gyre_detector_record *record = gyre_detector_failure(rank->watch.detector);
     const char *warning = gyre_detector_take_warning(rank->watch.detector);
+    if (gyre_detector_rootless(rank->watch.detector) &&
+        !atomic_exchange(&rank->health.rootless, true))
+        gyre_sim_world_wake(hunt.world, rank->rank, 0);
     if (record && !atomic_load(&rank->health.status))
         publish(rank, record);
     if (warning)

@@ -365,9 +365,9 @@ static int sim_renew(struct gyre_pipe *end, int index, int fd, uint32_t number, 
 static bool sim_gone(struct gyre_pipe *end, int index, bool told)
 {
     struct sim_pipe *pipe = (struct sim_pipe *)end;
-    if (end->status || pipe->line || index || !told)
+    if (end->status || pipe->line || index)
         return false;
-    gyre_end_leave(end);
+    gyre_end_leave(end, told);
     stir(pipe);
     return true;
 }

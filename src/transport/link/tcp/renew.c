@@ -163,9 +163,9 @@ int gyre_tcp_renew(struct gyre_pipe *end, int index, int fd, uint32_t number, ui
 bool gyre_tcp_gone(struct gyre_pipe *end, int index, bool told)
 {
     struct gyre_tcp_socket *socket = renewable_socket(end, index);
-    if (socket && socket->unmade && told) {
+    if (socket && socket->unmade) {
         gyre_tcp_pipe_close(socket->pipe);
-        gyre_end_leave(end);
+        gyre_end_leave(end, told);
         return true;
     }
     if (!socket || !socket->away || !gyre_stream_heard_bye(socket->stream))

@@ -68,12 +68,6 @@ static void grant_time(struct gyre_failure_detector *detector)
     detector->climb_at = detector->clock + SLOW;
 }
 
-/* Whether rank 0 can neither be told nor answer. */
-static bool without_root(struct gyre_failure_detector *detector)
-{
-    return detector->is.rank != 0 && gyre_detector_root_channel(detector) == NULL;
-}
-
 /* Owes this rank's failure to rank 0, or to the rank above, which passes it on. */
 static void pass_up(struct gyre_failure_detector *detector)
 {
@@ -87,7 +81,7 @@ static void pass_up(struct gyre_failure_detector *detector)
 static bool judges(struct gyre_failure_detector *detector,
                    const struct gyre_detector_record *record)
 {
-    return detector->is.rank == 0 || record->rank == 0 || without_root(detector);
+    return detector->is.rank == 0 || record->rank == 0 || gyre_detector_without_root(detector);
 }
 
 void gyre_detector_found(struct gyre_failure_detector *detector,
@@ -116,7 +110,7 @@ static void wait_for_answers(struct gyre_failure_detector *detector, uint32_t ho
     detector->deadline = detector->clock + limit + (detector->is.rank != 0 ? longer : 0);
     if (detector->is.rank == 0)
         gyre_detector_inquire(detector, holder, detector->record.rank);
-    else if (without_root(detector))
+    else if (gyre_detector_without_root(detector))
         gyre_detector_all_told(detector);
     pass_up(detector);
 }
@@ -151,7 +145,7 @@ static void wait_for_verdict(struct gyre_failure_detector *detector, uint64_t gr
 
     if (limit < 2 * GRACE)
         limit = 2 * GRACE;
-    if (detector->is.rank == 0 || without_root(detector))
+    if (detector->is.rank == 0 || gyre_detector_without_root(detector))
         return;
     detector->deadline = detector->clock + limit + (grace - GRACE);
     pass_up(detector);

@@ -274,6 +274,8 @@ static void hear_beat(struct gyre_failure_detector *detector, uint32_t index,
     struct gyre_watch_state state;
     const struct gyre_detector_channel *source = &detector->channel[index];
 
+    if (gyre_detector_is_above(detector, source) && message->flags & GYRE_WATCH_ROOTLESS)
+        detector->told_rootless = true;
     for (uint32_t at = 0; at < message->payload_bytes; at += GYRE_WATCH_STATE_BYTES) {
         memset(&state, 0, sizeof state);
         gyre_watch_state_decode(message->payload + at, &state);

@@ -126,6 +126,10 @@ const struct gyre_detector_record *gyre_detector_failure(
 const char *gyre_detector_take_warning(struct gyre_failure_detector *detector);
 bool gyre_detector_all_left(const struct gyre_failure_detector *detector);
 
+/* Whether rank 0 has left before this rank. Nobody tells this rank of failures on other nodes any
+ * more. */
+bool gyre_detector_rootless(const struct gyre_failure_detector *detector);
+
 /* Whether all have left and those of other nodes to which this rank has said so know it: each has
  * closed its channel. If this rank ended before, and a channel broke, its peer would take it for
  * dead. */

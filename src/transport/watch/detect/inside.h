@@ -72,7 +72,8 @@ struct gyre_failure_detector {
     enum gyre_detector_stage stage;
     bool is_final; /* the record is decided for the whole job, or counts as decided */
     bool leaving, all_left, warned;
-    bool asked;                        /* rank 0 wants this rank's state */
+    bool told_rootless; /* the rank above has said so: see gyre_detector_rootless() */
+    bool asked;         /* rank 0 wants this rank's state */
     struct gyre_detector_side side[2]; /* rank 0 only, while a mismatch is HELD */
     struct gyre_watch_state mine;      /* as of the last beat, or of the goodbye */
     struct gyre_detector_record record;
@@ -120,7 +121,11 @@ int gyre_detector_make_channels(
 uint32_t gyre_detector_parent(const struct gyre_failure_detector *detector, uint32_t rank);
 
 /* The channel over which this rank reaches rank 0, at first hand or not. NULL: there is none. */
-struct gyre_detector_channel *gyre_detector_root_channel(struct gyre_failure_detector *detector);
+struct gyre_detector_channel *gyre_detector_root_channel(
+    const struct gyre_failure_detector *detector);
+
+/* Whether rank 0 can neither be told nor answer. */
+bool gyre_detector_without_root(const struct gyre_failure_detector *detector);
 
 /* Whether rank 0's words come over the channel. */
 bool gyre_detector_is_above(const struct gyre_failure_detector *detector,

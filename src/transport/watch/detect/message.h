@@ -46,7 +46,8 @@ enum gyre_watch_flag {
     GYRE_WATCH_COPIED =
         16, /* of a reply: the sender's device copies the region, and cannot map it */
     /* Of a failure: a mismatch of sender and `rank`, which rank 0 should ask. */
-    GYRE_WATCH_HELD = 32
+    GYRE_WATCH_HELD = 32,
+    GYRE_WATCH_ROOTLESS = 64 /* of a beat downwards: rank 0 has left, see gyre_health.rootless */
 };
 
 struct gyre_watch_call {

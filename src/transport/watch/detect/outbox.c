@@ -181,6 +181,8 @@ static void attach_beat(struct gyre_failure_detector *detector,
                         uint8_t *payload)
 {
     message->kind = GYRE_WATCH_BEAT;
+    if (channel->kin == GYRE_KIN_BELOW && gyre_detector_rootless(detector))
+        message->flags = GYRE_WATCH_ROOTLESS;
     if (detector->up >= 0 && channel == &detector->channel[detector->up] &&
         !gather_states(detector, message, payload))
         channel->owed |= GYRE_OWED_BEAT;

@@ -219,13 +219,24 @@ int gyre_detector_channel(const struct gyre_failure_detector *detector, uint32_t
     return low < detector->channels && detector->channel[low].peer == peer ? (int)low : -1;
 }
 
-struct gyre_detector_channel *gyre_detector_root_channel(struct gyre_failure_detector *detector)
+struct gyre_detector_channel *gyre_detector_root_channel(
+    const struct gyre_failure_detector *detector)
 {
     if (detector->is.rank == 0)
         return NULL;
     if (!is_deep(detector))
         return detector->channel[0].gone ? NULL : &detector->channel[0];
     return detector->up >= 0 ? &detector->channel[detector->up] : NULL;
+}
+
+bool gyre_detector_without_root(const struct gyre_failure_detector *detector)
+{
+    return detector->is.rank != 0 && gyre_detector_root_channel(detector) == NULL;
+}
+
+bool gyre_detector_rootless(const struct gyre_failure_detector *detector)
+{
+    return !detector->all_left && (detector->told_rootless || gyre_detector_without_root(detector));
 }
 
 bool gyre_detector_is_above(const struct gyre_failure_detector *detector,

@@ -291,6 +291,28 @@ static void test_a_rank_above_that_left_may_end(void **state)
     }
 }
 
+/* Rank 0 leaves before the others, which are told of nothing on other nodes from then on: those far
+ * below it know so, too. */
+static void test_all_know_that_rank_0_has_left(void **state)
+{
+    for (uint64_t seed = 1; seed <= seeds(60); seed++) {
+        struct sim sim = sim_of(15, 1, seed);
+        sim.fan_out = seed % 2 ? 2 : 0;
+        sim_open(&sim);
+        sim_run(&sim, GYRE_SECOND);
+        sim_leave(&sim, 0);
+        sim_run(&sim, GYRE_SECOND);
+        for (uint32_t rank = 0; rank < sim.n; rank++)
+            assert_false(gyre_detector_rootless(sim.rank[rank].detector));
+        sim_kill(&sim, 0);
+        sim_run(&sim, GYRE_SECOND);
+        assert_calm(&sim);
+        for (uint32_t rank = 1; rank < sim.n; rank++)
+            assert_true(gyre_detector_rootless(sim.rank[rank].detector));
+        sim_close(&sim);
+    }
+}
+
 /* -- calls ------------------------------------------------------------------------------------- */
 
 static void assert_all_told(struct sim *sim, int status, const char *words)
@@ -409,6 +431,7 @@ int main(void)
         cmocka_unit_test(test_a_goodbye_passed_on_is_not_its_bearers),
         cmocka_unit_test(test_goodbyes_climb_and_outlive_resets),
         cmocka_unit_test(test_a_rank_above_that_left_may_end),
+        cmocka_unit_test(test_all_know_that_rank_0_has_left),
         cmocka_unit_test(test_calls_that_differ_are_seen),
         cmocka_unit_test(test_an_inquiry_goes_down_the_tree),
         cmocka_unit_test(test_a_warning_is_for_those_that_wait),
