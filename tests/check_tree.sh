@@ -10,7 +10,8 @@
 #   columns   no line of a source, script, meson.build or document is longer than 100 columns
 #   docs      what documents name is there, and the picture of the rooms is as they are
 #   selftest  each of these five finds what is planted
-#   headers   every header compiles alone, the public ones as strict C17
+#   headers   every header compiles alone, the public ones as strict C17; in haste only those that
+#             no source begins with, for a build has compiled the others so
 #   cxx       every public header compiles alone as C++
 #   format    clang-format would change nothing
 #   gpu       tests for a GPU are the same to meson, make and tests/gpu/run, and ask for nothing
@@ -21,6 +22,8 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=tests/tree/files.sh
 . tests/tree/files.sh
+# shellcheck source=tests/haste.sh
+. tests/haste.sh
 
 # --- includes -------------------------------------------------------------------------------------
 
@@ -200,14 +203,28 @@ compile_alone() { # compiler and flags, then -- and the headers
     rm -f "$messages"
 }
 
-# The kernels' inner headers are templates, each compiled many times with other macros.
+# Headers of src that stand before all else in a source of src.
+begun_with() {
+    files 'src/*.c' | xargs -d '\n' awk '
+        /^#/ { if (sub(/^#include "/, "src/")) { sub(/".*/, ""); print } nextfile }' | sort -u
+}
+
+# Prints the headers of src to compile. The kernels' inner headers are templates, each compiled many
+# times with other macros.
+inner_headers() {
+    proven=$(mktemp)
+    [ -z "$haste" ] || begun_with >"$proven"
+    files 'src/*.h' ':!src/collectives/kernels/*_*.h' | sort | comm -23 - "$proven"
+    rm -f "$proven"
+}
+
 # shellcheck disable=SC2046 # no header has a blank in its name
 check_headers() {
     compile_alone "${CC:-cc}" -x c -std=c17 -pedantic -- $(files 'include/*.h')
+    set -- $(inner_headers)
     compile_alone "${CC:-cc}" -x c -std=gnu17 -D_GNU_SOURCE -Wno-unused-function \
-        -Itests/stand_in/fakecuda/include -- \
-        $(files 'src/*.h' ':!src/collectives/kernels/*_*.h')
-    echo "headers: $(files 'include/*.h' 'src/*.h' | wc -l) compiled alone"
+        -Itests/stand_in/fakecuda/include -- "$@"
+    echo "headers: $# of src compiled alone, and the public ones"
 }
 
 # shellcheck disable=SC2046
@@ -272,11 +289,14 @@ check_gpu() {
     check_spills
 }
 
-# Registers that spill go through memory in every thread. The assembler says so for each kernel.
+# Registers that spill go through memory in every thread. The assembler says so for each kernel. In
+# haste products and convolutions are looked at, which hold the most.
 check_spills() {
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null) || return 0
     said=$(mktemp)
-    for file in $(files 'src/model/processor/*.cu'); do
+    kernels='*'
+    [ -z "$haste" ] || kernels='cuda_[di]*' # dense and images
+    for file in $(files "src/model/processor/$kernels.cu"); do
         "$nvcc" -cubin "$file" -o /dev/null -arch=sm_90 -std=c++17 -O3 -fmad=false -Iinclude -Isrc \
             -Xptxas -v >"$said" 2>&1 || offend "$file: nvcc does not compile it for sm_90"
         grep -q 'bytes spill stores' "$said" || offend "$file: nvcc says nothing of its kernels"

@@ -7,8 +7,8 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 # shellcheck disable=SC2034 # for plan.sh
 slow=${GYRE_TEST_SLOW-} # under a sanitizer
-haste=1                 # a sample of the cases
-[ -z "${GYRE_TEST_ALL-}" ] || [ -n "$slow" ] || haste=
+# shellcheck source=tests/haste.sh
+. "$1/tests/haste.sh"
 unset $(env | sed -n 's/^\(GYRE_[A-Z_]*\)=.*/\1/p') GYRE_NONE
 offences=0
 
