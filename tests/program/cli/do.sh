@@ -3,13 +3,14 @@
 # were called. No package is installed and nothing is compiled; what is tested is which commands are
 # run, and what is said when they cannot be.
 set -u
-unset BUILD TARGETS
+unset BUILD TARGETS GYRE_TEST_ALL GYRE_TEST_SLOW MALLOC_PERTURB_
 source_root=$1
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 failures=0
-mkdir "$room/bin" "$room/tree"
+mkdir "$room/bin" "$room/tree" "$room/tree/tests"
 cp "$source_root/do" "$room/tree/do"
+cp "$source_root/tests/haste.sh" "$room/tree/tests/haste.sh"
 
 for tool in sh cat dirname mktemp rm tail sed grep test find basename sort tr printf git env id \
     mkdir cp chmod awk date ls; do
@@ -65,6 +66,7 @@ echo "meson $*" >>"$ROOM/calls"
 case $1 in
 setup) mkdir -p build && : >build/build.ninja ;;
 test)
+    echo "memory is filled with ${MALLOC_PERTURB_-what meson says}" >>"$ROOM/calls"
     mkdir -p build/meson-logs
     cp "$ROOM/testlog" build/meson-logs/testlog.json
     exit "$(cat "$ROOM/test_status")"
@@ -217,6 +219,10 @@ echo 0 >"$room/test_status"
 run_do test --suite unit
 expect "flags go to meson" noted 'meson test .*--suite unit'
 expect "success is the exit code" [ "$code" = 0 ]
+expect "ranks are spared filled memory" noted 'memory is filled with 0'
+: >"$room/calls"
+run_do test --all --suite unit
+expect "but not where all is asked for" noted 'memory is filled with what meson says'
 : >"$room/calls"
 run_do test --suite guest
 expect "suite guest runs where it is asked for" not_noted 'no-suite guest'
