@@ -303,6 +303,7 @@ static void *run_room(void *argument)
 {
     struct gyre_waiting_room *room = argument;
     struct waits waits;
+    pthread_setname_np(pthread_self(), "gyre-newcomers");
     pthread_mutex_lock(&room->lock);
     while (!room->ending) {
         aim_room(room, &waits);
@@ -419,7 +420,6 @@ static int start_room(struct gyre_waiting_room *room,
         return gyre_trouble_set(trouble, status,
                                 "cannot start the thread where newcomers wait: %s (see ulimit -u)",
                                 gyre_status_name(status));
-    pthread_setname_np(room->thread, "gyre-newcomers");
     return 0;
 }
 

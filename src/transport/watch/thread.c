@@ -82,6 +82,9 @@ static void *run(void *argument)
     struct gyre_watch_thread *self = argument;
     struct epoll_event event[EVENTS];
 
+    /* By the thread itself: another's name is written into /proc, whose entries for this process
+     * the kernel would have to take down at its end. */
+    pthread_setname_np(pthread_self(), "gyre-watch");
     pthread_mutex_lock(&watch_lock);
     while (!self->ending) {
         int timeout = sleep_ms(self);
@@ -139,10 +142,7 @@ static int open_thread(struct gyre_watch_thread *self)
     if (self->poller < 0 || self->nudge < 0 ||
         epoll_ctl(self->poller, EPOLL_CTL_ADD, self->nudge, &event) != 0)
         return -errno;
-    int status = gyre_thread_start(&self->thread, run, self);
-    if (status == 0)
-        pthread_setname_np(self->thread, "gyre-watch");
-    return status;
+    return gyre_thread_start(&self->thread, run, self);
 }
 
 /* Makes the process's thread, where there is none. */
