@@ -60,8 +60,10 @@ int gyre_tune_price(const struct gyre_tune_scene *scene, struct gyre_measured *m
 
 /* Joins the job that the environment tells, as one of at least 2 ranks, times all-reduces and fits
  * prices to them. Every rank calls it; *measured is written on all, and *rank is this one's. 0, or
- * the status and the story. */
-int gyre_tune_measure(struct gyre_measured *measured, int *rank, struct gyre_trouble *trouble);
+ * the status and the story. Where rank 0 could not write the file nobody measures, and rank 0 alone
+ * tells why. */
+int gyre_tune_measure(const char *path, struct gyre_measured *measured, int *rank,
+                      struct gyre_trouble *trouble);
 
 /* Whether prices could be written there: before long measurements. */
 int gyre_tune_check(const char *path, struct gyre_trouble *trouble);

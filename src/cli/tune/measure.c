@@ -257,9 +257,25 @@ static int measure_scene(struct gyre_tune_scene *scene, struct gyre_measured *me
     return status;
 }
 
-int gyre_tune_measure(struct gyre_measured *measured, int *rank, struct gyre_trouble *trouble)
+/* Says on all ranks whether rank 0 could write the file. */
+static int agree_on_file(const struct gyre_tune_scene *scene, const char *path, bool *writable,
+                         struct gyre_trouble *trouble)
+{
+    int refused = gyre_rank(scene->comm) ? 0 : gyre_tune_check(path, trouble);
+    int32_t fine = !refused;
+    int status = gyre_all_reduce(scene->comm, &fine, &fine, 1, GYRE_I32, GYRE_MIN);
+    *writable = fine;
+    if (status && !refused)
+        gyre_trouble_set(trouble, status, "%s: %s", gyre_status_name(status),
+                         gyre_error(scene->comm));
+    return refused ? refused : status;
+}
+
+int gyre_tune_measure(const char *path, struct gyre_measured *measured, int *rank,
+                      struct gyre_trouble *trouble)
 {
     struct gyre_tune_scene scene = {0};
+    bool writable = false;
     settle_environment();
     int status = gyre_init(&scene.comm, NULL);
     if (status)
@@ -271,7 +287,9 @@ int gyre_tune_measure(struct gyre_measured *measured, int *rank, struct gyre_tro
         status = gyre_trouble_set(trouble, GYRE_INVALID,
                                   "one rank alone has no links: start more with -n, as in `gyre "
                                   "tune -n 4`, or under a launcher");
-    if (!status && (status = measure_scene(&scene, measured, trouble)))
+    if (!status)
+        status = agree_on_file(&scene, path, &writable, trouble);
+    if (!status && writable && (status = measure_scene(&scene, measured, trouble)))
         gyre_trouble_set(trouble, status, "%s: %s", gyre_status_name(status),
                          gyre_error(scene.comm));
     gyre_layout_destroy(scene.layout);

@@ -62,7 +62,7 @@ static int be_tuning_rank(const char *path, struct gyre_trouble *trouble)
 {
     struct gyre_measured measured;
     int rank;
-    int status = gyre_tune_measure(&measured, &rank, trouble);
+    int status = gyre_tune_measure(path, &measured, &rank, trouble);
     if (status || rank)
         return status;
     status = gyre_tune_write(path, &measured, trouble);
