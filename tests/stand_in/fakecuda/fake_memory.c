@@ -48,8 +48,9 @@ struct ticket {
 
 static struct memory memories[MEMORIES];
 static struct range ranges[RANGES];
-static int open_kernels;
-static char *arena; /* all addresses of device memory, used once each */
+static int openers;   /* devices that have it open */
+static bool all_open; /* no range has come, or has been given access, since it was opened */
+static char *arena;   /* all addresses of device memory, used once each */
 static uint64_t arena_used;
 
 /* -- memories ---------------------------------------------------------------------------------- */
@@ -185,6 +186,12 @@ static CUresult show(struct range *range, struct memory *memory, uint64_t length
     return CUDA_SUCCESS;
 }
 
+static void give_access(struct range *range, int device)
+{
+    range->access |= 1U << device;
+    all_open = false;
+}
+
 /* What was mapped is for the devices that were given access; what was allocated the driver copies
  * from and to any. */
 static bool lets(const struct range *range, int device)
@@ -244,16 +251,23 @@ static void protect_all(int protection)
             mprotect(ranges[i].base, ranges[i].shown, protection);
 }
 
-void fake_open_memory(void)
+void fake_open_memory(struct CUctx_st *device)
 {
-    if (open_kernels++ == 0)
+    openers += !device->open;
+    device->open = true;
+    if (!all_open)
         protect_all(PROT_READ | PROT_WRITE);
+    all_open = true;
 }
 
-void fake_close_memory(void)
+void fake_close_memory(struct CUctx_st *device)
 {
-    if (--open_kernels == 0)
+    openers -= device->open;
+    if (device->open && openers == 0) {
         protect_all(PROT_NONE);
+        all_open = false;
+    }
+    device->open = false;
 }
 
 /* -- plain memory ------------------------------------------------------------------------------ */
@@ -274,7 +288,7 @@ static CUresult range_of(struct memory *memory, enum origin origin, CUdeviceptr 
     struct range *range = add_range(memory->length, origin);
     CUresult status = range ? show(range, memory, memory->length) : CUDA_ERROR_OUT_OF_MEMORY;
     if (!status) {
-        range->access = 1U << fake_current()->device;
+        give_access(range, fake_current()->device);
         *base = (CUdeviceptr)(uintptr_t)range->base;
     } else if (range) {
         remove_range(range);
@@ -477,7 +491,7 @@ CUresult cuMemSetAccess(CUdeviceptr base, size_t length, const CUmemAccessDesc *
         if (!within_reach(range->memory, access[i].location.id))
             status = CUDA_ERROR_INVALID_DEVICE;
         else if (access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-            range->access |= 1U << access[i].location.id;
+            give_access(range, access[i].location.id);
     return fake_end(status);
 }
 

@@ -34,6 +34,8 @@ struct CUctx_st {
     struct CUstream_st *full; /* a thread waits for room there, in the driver; all others wait */
     struct CUstream_st *streams;
     pthread_cond_t work;
+    bool open;    /* its kernels may use plain addresses */
+    long vain_ns; /* how long it has looked in vain for a word of the host */
 };
 
 struct fake_settings {
@@ -83,8 +85,9 @@ CUresult fake_leave(const struct fake_place *place);
 void fake_clear(const struct fake_place *place, uint64_t length); /* no lock */
 bool fake_is_device_memory(uint64_t address);
 bool fake_is_foreign(const struct fake_place *place, int device); /* another device's memory */
-void fake_open_memory(void); /* kernels may use plain addresses; nests */
-void fake_close_memory(void);
+/* Kernels of the device may use plain addresses until it has nothing to do. */
+void fake_open_memory(struct CUctx_st *device);
+void fake_close_memory(struct CUctx_st *device);
 
 /* A call that waits for everything that was put on the current device before it, as a driver may.
  * If that does not end, the process does, with a message. */

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_NS = 30000, PATIENCE_S = 8, STAGED_BYTES = 64 << 10 };
+enum { LOOK_NS = 30000, LOOK_MOST_NS = 500000, PATIENCE_S = 8, STAGED_BYTES = 64 << 10 };
 
 CUevent fake_events;
 
@@ -218,19 +218,16 @@ static CUresult move(int device, const struct job *job, const char *name)
     return status ? status : freed;
 }
 
-static CUresult kernel(struct job *job)
+static CUresult kernel(int device, struct job *job)
 {
     pthread_mutex_lock(&fake_lock);
     CUresult status = fake_planned("kernel");
     if (!status)
-        fake_open_memory();
+        fake_open_memory(&fake_device[device]);
     pthread_mutex_unlock(&fake_lock);
     if (status)
         return status;
     fake_kernel_run(job->function, job->grid, job->block, job->argument, job->shared_bytes);
-    pthread_mutex_lock(&fake_lock);
-    fake_close_memory();
-    pthread_mutex_unlock(&fake_lock);
     return CUDA_SUCCESS;
 }
 
@@ -254,7 +251,7 @@ static CUresult run(int device, struct job *job, unsigned delay_us)
     case SET:
         return move(device, job, "set");
     case KERNEL:
-        return kernel(job);
+        return kernel(device, job);
     case VALUE:
         return job->to ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
     case WRITE:
@@ -387,6 +384,7 @@ static void serve(struct CUctx_st *device, struct CUstream_st *stream)
     struct job *job = take_first(stream);
     unsigned most = fake_settings.delay_us;
     unsigned delay_us = most ? (unsigned)fake_roll(device, most + 1) : 0;
+    device->vain_ns = 0;
     stream->busy = true;
     stream->turn = job->turn;
     pthread_mutex_unlock(&fake_lock);
@@ -403,6 +401,15 @@ static void serve(struct CUctx_st *device, struct CUstream_st *stream)
     wake_all();
 }
 
+/* Until the next look at words of the host: an eighth of the time since the first one in vain. */
+static long until_next_look(struct CUctx_st *device)
+{
+    const long ns = device->vain_ns / 8;
+    const long chosen = ns < LOOK_NS ? LOOK_NS : ns > LOOK_MOST_NS ? LOOK_MOST_NS : ns;
+    device->vain_ns += chosen;
+    return chosen;
+}
+
 /* Nobody tells when the host writes a word, so whoever waits for one looks every so often. */
 static void sleep_for_work(struct CUctx_st *device)
 {
@@ -415,7 +422,7 @@ static void sleep_for_work(struct CUctx_st *device)
         return;
     }
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += LOOK_NS;
+    until.tv_nsec += until_next_look(device);
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_cond_timedwait(&device->work, &fake_lock, &until);
@@ -428,10 +435,12 @@ static void *device_main(void *argument)
     pthread_mutex_lock(&fake_lock);
     for (;;) {
         struct CUstream_st *stream = choose(device);
-        if (stream)
+        if (stream) {
             serve(device, stream);
-        else
+        } else {
+            fake_close_memory(device);
             sleep_for_work(device);
+        }
     }
     return NULL;
 }

@@ -212,6 +212,64 @@ static void test_kernels_use_plain_addresses(void **state)
     assert_int_equal(cuMemFree(base), CUDA_SUCCESS);
 }
 
+/* Memory that comes without a wait for the device, as a region of the library's does. */
+static CUdeviceptr map(CUmemGenericAllocationHandle *handle)
+{
+    const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = here};
+    const CUmemAccessDesc access = {.location = here, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr base;
+    assert_int_equal(cuMemCreate(handle, LENGTH, &properties, 0), CUDA_SUCCESS);
+    assert_int_equal(cuMemAddressReserve(&base, LENGTH, 0, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(cuMemMap(base, LENGTH, 0, *handle, 0), CUDA_SUCCESS);
+    assert_int_equal(cuMemSetAccess(base, LENGTH, &access, 1), CUDA_SUCCESS);
+    return base;
+}
+
+static atomic_bool started, mapped;
+
+static void write_when_mapped(void **arguments)
+{
+    atomic_store(&started, true);
+    while (!atomic_load(&mapped))
+        ;
+    **(int **)arguments[0] = 5;
+}
+
+/* A kernel behind one that began before the memory came. */
+static void test_kernels_use_memory_that_came_meanwhile(void **state)
+{
+    static const size_t bytes[] = {sizeof(int *), sizeof(int)};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr old = allocate(LENGTH);
+    CUstream stream = new_stream();
+    int number = 9, seen = 0;
+    void *arguments[] = {&old, &number};
+    dim3 one = {1, 1, 1};
+    fake_kernel_register((const void *)write_when_mapped, bytes, 1);
+    fake_kernel_register((const void *)write_number, bytes, 2);
+    assert_int_equal(
+        cudaLaunchKernel((const void *)write_when_mapped, one, one, arguments, 0, stream),
+        cudaSuccess);
+    while (!atomic_load(&started))
+        ;
+    CUdeviceptr fresh = map(&handle);
+    arguments[0] = &fresh;
+    assert_int_equal(cudaLaunchKernel((const void *)write_number, one, one, arguments, 0, stream),
+                     cudaSuccess);
+    atomic_store(&mapped, true);
+    assert_int_equal(cuMemcpyAsync(host(&seen), fresh, sizeof seen, stream), CUDA_SUCCESS);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    assert_int_equal(seen, 9);
+    expect_death((char *)(uintptr_t)fresh, false);
+    assert_int_equal(cuMemUnmap(fresh, LENGTH), CUDA_SUCCESS);
+    assert_int_equal(cuMemAddressFree(fresh, LENGTH), CUDA_SUCCESS);
+    assert_int_equal(cuMemRelease(handle), CUDA_SUCCESS);
+    assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
+    assert_int_equal(cuMemFree(old), CUDA_SUCCESS);
+}
+
 /* -- failures ---------------------------------------------------------------------------------- */
 
 static void test_the_nth_call_fails(void **state)
@@ -283,6 +341,7 @@ int main(void)
         cmocka_unit_test(test_streams_wait_for_locked_words),
         cmocka_unit_test(test_captured_streams_take_no_work),
         cmocka_unit_test(test_kernels_use_plain_addresses),
+        cmocka_unit_test(test_kernels_use_memory_that_came_meanwhile),
         cmocka_unit_test(test_the_nth_call_fails),
         cmocka_unit_test(test_a_bad_access_loses_the_device),
         cmocka_unit_test(test_what_real_drivers_forgive),
