@@ -36,15 +36,25 @@ int rig_slow(void)
     return slow && atoi(slow) > 0 ? atoi(slow) : 1;
 }
 
+/* Sleeps for an eighth of the time since then, between 0.1 and 4 ms: whoever waits for long wakes
+ * seldom, and is late by little. */
+static void sleep_since(uint64_t since_ns)
+{
+    uint64_t ns = (rig_now() - since_ns) / 8;
+    ns = ns < 100000 ? 100000 : ns > 4000000 ? 4000000 : ns;
+    nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
+}
+
 /* Leaves the core to the ranks that are waited for. */
 void rig_until(_Atomic int *word, int value)
 {
-    uint64_t limit = rig_now() + IN_VAIN_S * 1000000000ull * (uint64_t)rig_slow();
+    const uint64_t since = rig_now();
+    uint64_t limit = since + IN_VAIN_S * 1000000000ull * (uint64_t)rig_slow();
     for (int turn = 0; *word < value; turn++) {
         if (turn < 20)
             sched_yield();
         else
-            usleep(100);
+            sleep_since(since);
         if (rig_now() > limit) {
             fprintf(stderr, "waited in vain for %d, have %d\n", value, *word);
             abort();
@@ -207,7 +217,7 @@ int rig_wait(struct rig *rig, int seconds, uint64_t excused)
 
 bool rig_reach(const struct rig *rig, uint64_t number, int seconds)
 {
-    const struct timespec pause = {.tv_nsec = 100000};
+    const uint64_t since = rig_now();
     uint64_t limit = limit_after(patient(seconds));
     for (int rank = 0; rank < rig->n; rank++)
         while (rig->shared->place[rank] < number) {
@@ -215,7 +225,7 @@ bool rig_reach(const struct rig *rig, uint64_t number, int seconds)
             waitid(P_PID, (id_t)rig->pid[rank], &ended, WEXITED | WNOHANG | WNOWAIT);
             if (ended.si_pid || rig_now() > limit)
                 return false;
-            nanosleep(&pause, NULL);
+            sleep_since(since);
         }
     return true;
 }

@@ -30,7 +30,7 @@ int rig_slow(void)
 
 void rig_pause(void)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = 4000000}, NULL);
 }
 
 /* -- sockets ----------------------------------------------------------------------------------- */
