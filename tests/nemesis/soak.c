@@ -4,6 +4,7 @@
  *
  *     soak [--seconds N] [--dead-ms N] [--seed S]
  *
+ * It lasts for 4 seconds unless it is told otherwise, in haste for 2.
  * --dead-ms gives the long-lived jobs another dead time than the default. Skips nothing. Resident
  * memory and descriptors of the long-lived ranks, taken after a third of the time and at the end,
  * must be the same but for a slack: no descriptor, and 2 MiB of pages that are touched late. A run
@@ -13,6 +14,7 @@
 #include "nemesis/hunt.h"
 #include "nemesis/room.h"
 #include "nemesis/turns.h"
+#include "rig/haste.h"
 #include "rig/sanitized.h"
 
 #include <dirent.h>
@@ -135,7 +137,7 @@ int main(int argc, char **argv)
     struct life *life =
         mmap(NULL, 3 * sizeof *life, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     uint64_t seed = tally_seed(argc, argv), second = UINT64_C(1000000000);
-    uint64_t seconds = tally_option(argc, argv, "--seconds", 4);
+    uint64_t seconds = tally_option(argc, argv, "--seconds", in_haste() ? 2 : 4);
     uint64_t until = rig_now() + seconds * second;
     int dead_ms = (int)tally_option(argc, argv, "--dead-ms", 0);
     int bad = 0, status = 0;

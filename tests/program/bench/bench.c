@@ -1,5 +1,7 @@
-/* The benches as a stranger runs them: real ranks, real library, and faults that must show. */
+/* The benches as a stranger runs them: real ranks, real library, and faults that must show. In
+ * haste one fault is planted into each bench, the two faults by turns. */
 #include "rig/clean_room.h"
+#include "rig/haste.h"
 #include "rig/test.h"
 
 #include <stdbool.h>
@@ -302,8 +304,10 @@ static void test_every_operation(void **state)
 static void test_planted_faults_show(void **state)
 {
     for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
-        expect_rows(operations[i].program, "GYRE_BENCH_PLANT=element", operations[i].element);
-        expect_rows(operations[i].program, "GYRE_BENCH_PLANT=stale", operations[i].stale);
+        if (!in_haste() || i % 2)
+            expect_rows(operations[i].program, "GYRE_BENCH_PLANT=element", operations[i].element);
+        if (!in_haste() || i % 2 == 0)
+            expect_rows(operations[i].program, "GYRE_BENCH_PLANT=stale", operations[i].stale);
     }
 }
 

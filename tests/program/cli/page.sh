@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs page.py, the test of the page of `gyre show --html`, in Debian's Chromium. Exits with 77
-# where the browser, its driver or Selenium is absent.
+# where the browser, its driver or Selenium is absent. In haste every third schedule is played.
 #
 #     page.sh SOURCE BUILD
 set -eu
@@ -13,7 +13,9 @@ for program in chromium chromedriver "$python"; do
         exit 77
     fi
 done
+# shellcheck source=tests/haste.sh
+. "$source/tests/haste.sh"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 PYTHONDONTWRITEBYTECODE=1 "$python" "$source/tests/program/cli/page.py" "$build/gyre" "$work" \
-    "$source/docs/learn/exercises"
+    "$source/docs/learn/exercises" "${haste:+3}"

@@ -2,8 +2,9 @@
  * large node and over TCP between nodes.
  *
  * Small jobs whose limit is lower take every operation, messages from anyone, parts of the world,
- * and deaths; jobs of 96 and 256 ranks show that descriptors stay few. In haste these have 66 and
- * 80, and every algorithm but the last over TCP has 18 ranks and the lower limit.
+ * and deaths; jobs of 96 and 256 ranks show that descriptors stay few. In haste both have 66, every
+ * algorithm takes one transport, and all but the last have 18 ranks and the lower limit. Operations
+ * over TCP have the fewest ranks and the most, and both ends begin once with each poller.
  * program/collectives/many_ranks takes every operation on nodes that are not large. 1,024 ranks by
  * hand: bench/README.md. */
 #include "rig/collectives_rig.h"
@@ -130,7 +131,7 @@ static void every_operation_over_tcp_is_right(void **state)
     static const char *const connections[] = {"1", "3"}, *const renewal[] = {"auto", "always"},
                              *const security[] = {"none", "encrypt"};
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i += in_haste() ? 3 : 1) {
         struct rig rig = {.n = 3 + 2 * i,
                           .transport = "tcp",
                           .poller = i % 2 ? "epoll" : NULL,
@@ -206,7 +207,7 @@ static int all_at_once(struct gyre_comm *comm, struct rig *rig)
 static void both_ends_may_begin(void **state)
 {
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < (in_haste() ? 2 : 4); i++) {
         struct rig rig = {.n = 9,
                           .transport = "tcp",
                           .poller = i % 2 ? "epoll" : NULL,
@@ -268,6 +269,8 @@ static void ring_tree_doubling_and_knomial_are_right(void **state)
     (void)state;
     for (int i = 0; i < 8; i++) {
         const bool few = in_haste() && i < 7;
+        if (in_haste() && i % 2 != i / 2 % 2)
+            continue;
         struct rig rig = {.n = few          ? 18
                                : in_haste() ? 66
                                             : 96,
@@ -281,7 +284,7 @@ static void ring_tree_doubling_and_knomial_are_right(void **state)
 
 static void many_ranks_are_right(void **state)
 {
-    struct rig rig = {.n = in_haste() ? 80 : 256, .body = sums};
+    struct rig rig = {.n = in_haste() ? 66 : 256, .body = sums};
     (void)state;
     assert_int_equal(rig_run(&rig, 300), 0);
 }

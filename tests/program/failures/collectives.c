@@ -1,8 +1,10 @@
 /* Failures in the verbs with roots and blocks, with real processes: a rank that dies or stops in
  * the middle is named in every other rank's error, nobody writes into a survivor's memory
- * afterwards, and ranks that ask for different things are told, all of them. */
+ * afterwards, and ranks that ask for different things are told, all of them. In haste one writer is
+ * stopped in the middle, not two. */
 #include "rig/beside.h"
 #include "rig/comm_rig.h"
+#include "rig/haste.h"
 #include "rig/test.h"
 
 #include <signal.h>
@@ -141,11 +143,12 @@ static int refill_after_failure(struct gyre_comm *comm, struct rig *rig)
 static void late_writes_are_not_seen(void **state)
 {
     struct rig rig = {.n = 3, .dead_ms = DEAD_MS, .body = refill_after_failure};
+    const int wanted = in_haste() ? 1 : 2;
     int inside = 0;
     (void)state;
-    for (int tries = 0; tries < 40 && inside < 2; tries++)
+    for (int tries = 0; tries < 40 && inside < wanted; tries++)
         inside += rig_outlive_a_writer(&rig, GATHERED + GATHERED / 2, 2 * GATHERED - 64, 0);
-    assert_int_equal(inside, 2);
+    assert_int_equal(inside, wanted);
 }
 
 /* -- ranks that disagree ----------------------------------------------------------------------- */

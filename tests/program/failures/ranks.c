@@ -1,7 +1,9 @@
 /* Failures with real processes: whatever a rank does, every other rank's call ends in time with an
- * error that names it, and nobody writes into a survivor's memory afterwards. */
+ * error that names it, and nobody writes into a survivor's memory afterwards. In haste one writer
+ * is stopped in the middle, not three. */
 #include "rig/beside.h"
 #include "rig/comm_rig.h"
+#include "rig/haste.h"
 #include "rig/test.h"
 
 #include <signal.h>
@@ -136,11 +138,12 @@ static void late_writes_are_not_seen(void **state)
 {
     struct rig rig = {
         .n = 3, .algorithm = "direct", .dead_ms = DEAD_MS, .body = refill_after_failure};
+    const int wanted = in_haste() ? 1 : 3;
     int inside = 0;
     (void)state;
-    for (int tries = 0; tries < 40 && inside < 3; tries++)
+    for (int tries = 0; tries < 40 && inside < wanted; tries++)
         inside += rig_outlive_a_writer(&rig, PUSHED / 2, PUSHED / 3 * 2 - 64, 1);
-    assert_int_equal(inside, 3);
+    assert_int_equal(inside, wanted);
 }
 
 /* -- ranks that disagree ----------------------------------------------------------------------- */
@@ -495,11 +498,12 @@ static bool sleeps(pid_t pid)
 static void until_root_waits(const struct rig *rig)
 {
     uint64_t limit = rig_now() + 60 * 1000000000ull * (uint64_t)rig_slow();
-    for (int seen = -1, looks = 0; looks < 200;) {
+    for (int seen = -1, looks = 0; looks < 100;) {
         int now = rig->shared->flag;
         assert_true(rig_now() < limit);
         looks = now == seen ? looks + sleeps(rig->pid[0]) : 0;
         seen = now;
+        usleep(500);
     }
 }
 

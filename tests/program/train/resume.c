@@ -1,5 +1,7 @@
 /* gyre train stopped and resumed: wherever it was stopped, the bits are those of a run in one
- * go. */
+ * go. In haste f16 on the wire is left out, and of f16 products what is stopped before their scale
+ * is doubled. */
+#include "rig/haste.h"
 #include "rig/train_rig.h"
 #include "rig/test.h"
 
@@ -211,8 +213,9 @@ static void a_stop_leaves_no_trace(void **state)
                      (const char *[TASK_MOST]){WINE, "--tail", "drop", "--wire", "bf16"});
     stop_and_compare(WINE_EPOCHS, early,
                      (const char *[TASK_MOST]){WINE, "--tail", "once", "--sharded"});
-    stop_and_compare(WINE_EPOCHS, early,
-                     (const char *[TASK_MOST]){WINE, "--tail", "once", "--wire", "f16"});
+    if (!in_haste())
+        stop_and_compare(WINE_EPOCHS, early,
+                         (const char *[TASK_MOST]){WINE, "--tail", "once", "--wire", "f16"});
 }
 
 /* The loss scale is doubled after 2000 steps, 55 epochs, and halved where it was too much; the rate
@@ -223,7 +226,9 @@ static void scaler_and_schedule_go_on(void **state)
     static const char *const before[STOPS] = {"epoch 30/", "epoch", "epoch"};
     static const char *const behind[STOPS] = {"epoch 70/", "epoch", "epoch"};
     (void)state;
-    stop_and_compare(WINE_EPOCHS, before, (const char *[TASK_MOST]){WINE, "--precision", "f16"});
+    if (!in_haste())
+        stop_and_compare(WINE_EPOCHS, before,
+                         (const char *[TASK_MOST]){WINE, "--precision", "f16"});
     stop_and_compare(WINE_EPOCHS, behind, (const char *[TASK_MOST]){WINE, "--precision", "f16"});
     stop_and_compare(WINE_EPOCHS, early,
                      (const char *[TASK_MOST]){WINE, "--schedule", "cosine", "--warmup", "500",
