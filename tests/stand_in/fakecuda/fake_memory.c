@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MEMORIES = 1024, RANGES = 1024, HOLE_BYTES = 64 << 10 };
+enum { MEMORIES = 1024, RANGES = 1024, HOLE_BYTES = 64 << 10, UNWRITTEN_BYTES = 256 << 10 };
 
 #define NAME        "fakecuda-"
 #define ARENA       (UINT64_C(1) << 37) /* what a thread sanitizer always has room for */
@@ -69,7 +69,7 @@ static CUresult add_memory(int fd, int device, uint64_t length, struct memory **
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Fresh memory is full of what nobody wrote, as on a device. */
+/* Fresh memory begins with what nobody wrote, as on a device. */
 static CUresult make_memory(int device, uint64_t length, struct memory **made)
 {
     if (!length || length > fake_settings.memory ||
@@ -86,7 +86,7 @@ static CUresult make_memory(int device, uint64_t length, struct memory **made)
         close(fd);
         return status;
     }
-    memset((*made)->alias, 0xd7, length < 1 << 20 ? length : 1 << 20);
+    memset((*made)->alias, 0xd7, length < UNWRITTEN_BYTES ? length : UNWRITTEN_BYTES);
     fake_device[device].used += length;
     return CUDA_SUCCESS;
 }

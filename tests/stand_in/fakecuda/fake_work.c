@@ -371,12 +371,11 @@ static void lose(struct CUctx_st *device, CUresult error)
 }
 
 /* An event may be waited for on other devices. */
-static void wake_all(void)
+static void wake_devices(void)
 {
     for (int i = 0; i < FAKE_DEVICES; i++)
         if (fake_device[i].retained)
             pthread_cond_signal(&fake_device[i].work);
-    pthread_cond_broadcast(&fake_done);
 }
 
 static void serve(struct CUctx_st *device, struct CUstream_st *stream)
@@ -393,12 +392,14 @@ static void serve(struct CUctx_st *device, struct CUstream_st *stream)
     stream->busy = false;
     if (job->kind == RECORD)
         fake_event_reach(job->event, job->number);
+    if (job->kind == RECORD || job->kind == WRITE || status)
+        wake_devices();
     fake_drop_event(job->event);
     free(job);
     if (status)
         lose(device, status);
     fake_remove_ended(device);
-    wake_all();
+    pthread_cond_broadcast(&fake_done);
 }
 
 /* Until the next look at words of the host: an eighth of the time since the first one in vain. */
