@@ -191,12 +191,12 @@ tells 'step 5: ' "--optimizer sgd --lr 1e6 --ranks 2"
 
 # Images of 28 x 28, whose places are more than a block of a product.
 images large 24 28
-batches='4 12'
-[ -z "$haste" ] || batches=12 # the larger, whose blocks are more
+batches='4 12' epochs=2
+[ -z "$haste" ] || batches=12 epochs=1 # the larger, whose blocks are more
 large="--data $folder/large --labels $folder/large-labels --test $folder/large"
 for batch in $batches; do
-    same "$large --test-labels $folder/large-labels --model convnet --epochs 2 --batch $batch \
-        --ranks 2 --sync-batch-norm --precision bf16"
+    same "$large --test-labels $folder/large-labels --model convnet --epochs $epochs \
+        --batch $batch --ranks 2 --sync-batch-norm --precision bf16"
 done
 unless_in_haste same "--preset wine --epochs 3 --ranks 2 --optimizer sgd --momentum 0.9 \
     --compare-every 1"
@@ -282,7 +282,7 @@ FAKECUDA_DEVICES=3 "$tool" train --preset wine --ranks 3 --elastic 1 --restarts 
     --device cuda $devices --optimizer adamw --batch 10 --tail once --test none \
     >"$folder/out" 2>&1 &
 launcher=$!
-told $launcher '^epoch ([4-9][0-9]|[0-9]{3,})/'
+told $launcher '^epoch ([2-9][0-9]|[0-9]{3,})/'
 kill -9 "$(process_of $launcher 1)" || kill $launcher
 told $launcher '2 ranks go on from step'
 told $launcher 'taken in rank 2|does not fit|refuses'
@@ -309,7 +309,7 @@ FAKECUDA_DEVICES=2 GYRE_LOG=info "$tool" train --preset wine --ranks 2 --elastic
     --epochs 100000 --device cuda $devices --optimizer adamw --batch 10 --tail once --test none \
     >"$folder/out" 2>&1 &
 launcher=$!
-told $launcher '^epoch ([4-9][0-9]|[0-9]{3,})/'
+told $launcher '^epoch ([2-9][0-9]|[0-9]{3,})/'
 kill -9 "$(process_of $launcher 1)" || kill $launcher
 told $launcher '1 rank goes on from step'
 behind=$(grep -c '' "$folder/out")
