@@ -14,11 +14,11 @@
 #define BOUND (GRACE + 150 * GYRE_MS) /* after the dead time: verdict, late tick, beat, delays */
 #define HOUR  (3600 * GYRE_SECOND)
 
-/* In haste a quarter of them, where all is slow a sixteenth: stage test of continuous integration
+/* In haste an eighth of them, where all is slow a sixteenth: stage test of continuous integration
  * has all, and a sanitizer looks at the same lines for each seed. */
 static inline uint64_t seeds(uint64_t all)
 {
-    const uint64_t part = all_is_slow() ? 16 : in_haste() ? 4 : 1;
+    const uint64_t part = all_is_slow() ? 16 : in_haste() ? 8 : 1;
     return (all + part - 1) / part;
 }
 

@@ -1,6 +1,6 @@
 /* The watch's mind at the end of a job: whoever leaves in peace is believed, who leaves while
  * others still wait is named to all of them, and so are ranks that have not done the same. In haste
- * a quarter of the seeds, under sanitizers a sixteenth. */
+ * an eighth of the seeds, under sanitizers a sixteenth. */
 #include "unit/transport/watch/detect/detector_story.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
  * falsely.
  *
  * Fan-outs of 1 (a chain) to 5, jobs of 2 to 60 ranks, drawn from seeds; in a third nodes are
- * large, of 2 ranks to all. In haste a quarter of the seeds, under sanitizers a sixteenth. */
+ * large, of 2 ranks to all. In haste an eighth of the seeds, under sanitizers a sixteenth. */
 #include "unit/transport/watch/detect/detector_story.h"
 
 #include <stdio.h>
