@@ -232,6 +232,8 @@ static int body(struct gyre_comm *comm, struct rig *rig)
     for (int t = 0; !bad && t < TYPES; t++)
         for (int c = 0; !bad && c < 4; c++) {
             bool odd = (t + c) % 2;
+            if (in_haste() && (t + c / 2 + gyre_size(comm)) % 2)
+                continue;
             bad |= sum(comm, t, 0, counts[c], odd ? plain : shared, odd);
             bad |= sum(comm, t, 1 + c % 2, counts[c], odd ? shared : plain, !odd);
             bad |= sum_in_parts(comm, t, counts[c], odd ? plain : shared);
@@ -278,7 +280,8 @@ static void run_in_slices(const struct place *place, int n, const char *slice)
         fail_msg("%d ranks, %s, slices of %s", n, place->name, slice);
 }
 
-/* In haste one slice length for each place and number of ranks; all four come, in turn. */
+/* In haste one slice length for each place and number of ranks, and half of the counts of each
+ * type; all come, in turn. */
 static void bits_are_the_left_fold(void **state)
 {
     static const char *const slices[] = {"64K", "256K", "1M", ""};

@@ -1,11 +1,12 @@
 /* Connections of the tcp driver that are reset and made anew: every byte arrives once, in order,
  * over both pollers, without keys, authenticated and encrypted. The test makes the connections that
- * the domain would. */
+ * the domain would. In haste three modes of six have both pollers and all three securities. */
 #include "unit/transport/link/tcp/tcp_drive.h"
 
 #include "base/clock.h"
 #include "base/rng.h"
 #include "link/resets.h"
+#include "rig/haste.h"
 #include "transport/link/end.h"
 
 #include <errno.h>
@@ -342,6 +343,8 @@ int main(void)
     }
     for (size_t i = 0; i < sizeof mode / sizeof *mode; i++) {
         void *how = (void *)(uintptr_t)&mode[i];
+        if (in_haste() && i % 2 != i / 2 % 2)
+            continue;
         const struct CMUnitTest tests[] = {
             cmocka_unit_test_prestate(resets_lose_no_byte, how),
             cmocka_unit_test_prestate(a_peer_that_claims_the_impossible_is_refused, how),
