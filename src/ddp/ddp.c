@@ -147,11 +147,15 @@ bool gyre_ddp_on_device(const struct gyre_ddp *ddp)
     return ddp->place.on != NULL;
 }
 
-void gyre_ddp_leave_found(struct gyre_ddp *ddp, struct gyre_processor *owner)
+void gyre_ddp_set_owner(struct gyre_ddp *ddp, struct gyre_processor *owner)
 {
-    ddp->place.leaves = ddp->place.on != NULL;
     ddp->place.owner = owner;
     gyre_ddp_choose_passes(ddp);
+}
+
+void gyre_ddp_leave_found(struct gyre_ddp *ddp)
+{
+    ddp->place.leaves = ddp->place.owner != NULL;
 }
 
 struct gyre_ddp_found gyre_ddp_found(const struct gyre_ddp *ddp)
@@ -166,12 +170,20 @@ struct gyre_ddp_found gyre_ddp_found(const struct gyre_ddp *ddp)
 
 bool gyre_ddp_posts(const struct gyre_ddp *ddp, int parameter)
 {
-    const bool own = ddp->place.on == ddp->place.owner;
-    return !own && (ddp->options.look != GYRE_DDP_LOOK_NONE ||
-                    gyre_ddp_completes(ddp, (uint32_t)parameter));
+    return ddp->place.on != ddp->place.owner && gyre_ddp_completes(ddp, (uint32_t)parameter);
 }
 
 bool gyre_ddp_in_step(const struct gyre_ddp *ddp)
 {
     return ddp->open;
+}
+
+bool gyre_ddp_is_part(const struct gyre_ddp *ddp)
+{
+    return ddp->no_sync;
+}
+
+uint64_t gyre_ddp_layout(const struct gyre_ddp *ddp)
+{
+    return ddp->layout;
 }

@@ -29,24 +29,33 @@ int gyre_ddp_bring_there(struct gyre_ddp *ddp, void *to, const void *host, uint6
 
 struct gyre_processor;
 
-/* An engine on a device whose owner judges steps there. It asks for it before the first step.
- * gyre_ddp_wait() then leaves the norm there: gyre_ddp_result() has 0, and does not say of a sum
- * that it is not finite. Of one rank it leaves looks there, too, waits for nothing, and its passes
- * are launches of `owner`, who computes on the engine's stream. Otherwise the owner's stream has to
- * wait for the engine's passes before it uses gradients, or what was found. */
+/* An engine on a device whose owner computes on the engine's stream, told before the first step. Of
+ * one rank the engine's passes are launches of `owner`. gyre_ddp_ready() makes no looks: the owner
+ * makes those that the engine's options want, by gyre_ddp_look_at(), before a bucket starts. */
+void gyre_ddp_set_owner(struct gyre_ddp *ddp, struct gyre_processor *owner);
+bool gyre_ddp_wants_look(const struct gyre_ddp *ddp, int parameter); /* false without an owner */
+
+/* The owner judges steps on the device, and says so before the first one. gyre_ddp_wait() then
+ * leaves the norm there: gyre_ddp_result() has 0, and does not say of a sum that it is not finite.
+ * Of one rank it leaves looks there, too, and waits for nothing. Otherwise the owner's stream has
+ * to wait for the engine's passes before it uses gradients, or what was found. */
 struct gyre_ddp_found {
     void *passes;          /* the stream behind whose work the rest is known; NULL: the owner's */
     const double *squares; /* of the sum of gradients; NULL: no norm was asked for */
     const int32_t *bad;    /* of looks; NULL: the result says it */
 };
 
-void gyre_ddp_leave_found(struct gyre_ddp *ddp, struct gyre_processor *owner);
+void gyre_ddp_leave_found(struct gyre_ddp *ddp);
 struct gyre_ddp_found gyre_ddp_found(const struct gyre_ddp *ddp);
 
-/* Whether gyre_ddp_ready() of this parameter will put work behind what is on the engine's stream: a
- * look, or the reduction of a bucket. What are launches of the owner are not meant. */
+/* Whether gyre_ddp_ready() of this parameter, of an engine with an owner, will start the reduction
+ * of a bucket behind what is on the engine's stream. */
 bool gyre_ddp_posts(const struct gyre_ddp *ddp, int parameter);
 
 bool gyre_ddp_in_step(const struct gyre_ddp *ddp); /* between begin and wait */
+bool gyre_ddp_is_part(const struct gyre_ddp *ddp); /* gyre_ddp_no_sync() is on */
+
+/* Another number than before: values, gradients or buckets may have other places. */
+uint64_t gyre_ddp_layout(const struct gyre_ddp *ddp);
 
 #endif

@@ -62,7 +62,7 @@ struct gyre_ddp_place {
     const struct gyre_device *device;
     struct gyre_processor *on;      /* passes over gradients: one of the two that follow */
     struct gyre_processor *beside;  /* of the engine's own */
-    struct gyre_processor *owner;   /* who judges steps: engine.h */
+    struct gyre_processor *owner;   /* who writes gradients: engine.h; NULL: it is not known */
     struct gyre_device_queue *road; /* reductions */
     void *passes, *road_stream;     /* the streams of both */
     struct gyre_ddp_block *block;   /* on the device; behind it is an empty one */
@@ -102,8 +102,9 @@ struct gyre_ddp {
     uint32_t launched;
     struct gyre_work **work; /* by bucket */
 
-    uint32_t *sums; /* by rank: checksums, while values are compared */
-    bool settled;   /* laid out for good */
+    uint32_t *sums;  /* by rank: checksums, while values are compared */
+    bool settled;    /* laid out for good */
+    uint64_t layout; /* how often it was laid out */
     uint32_t *seen, seen_count;
     bool *named;    /* by item: a warning has called it unused */
     int failed;     /* the status of every later call */

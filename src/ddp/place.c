@@ -5,8 +5,8 @@
  *     passes                              └▶ look      └▶ look, encode
  *     the road                                            └▶ bucket 0: gyre_all_reduce_on() ─▶
  *
- * One rank has nothing to reduce: its passes are on the caller's stream where the owner judges
- * steps (engine.h).
+ * One rank has nothing to reduce: its passes are on the caller's stream where that has an owner
+ * (engine.h).
  *
  * A stream is held until its reduction has ended. No pass stands behind one, so looks do not wait
  * for reductions, and few launches fill the queue of a stream that is held. The host waits in
@@ -124,7 +124,7 @@ void gyre_ddp_close_place(struct gyre_ddp *ddp)
 void gyre_ddp_choose_passes(struct gyre_ddp *ddp)
 {
     struct gyre_ddp_place *place = &ddp->place;
-    if (!place->leaves)
+    if (!place->owner)
         return;
     place->on = ddp->n == 1 ? place->owner : place->beside;
     place->passes = place->on->table->stream(place->on);

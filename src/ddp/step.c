@@ -102,6 +102,11 @@ static bool wants_look(const struct gyre_ddp *ddp, uint32_t i)
            (ddp->options.look == GYRE_DDP_LOOK_SMALL && ddp->item[i].elements <= LOOK_SMALL);
 }
 
+bool gyre_ddp_wants_look(const struct gyre_ddp *ddp, int parameter)
+{
+    return ddp->place.owner && wants_look(ddp, (uint32_t)parameter);
+}
+
 static int look_at_bucket(struct gyre_ddp *ddp, uint32_t i)
 {
     const struct gyre_ddp_item *item = &ddp->item[i];
@@ -147,7 +152,7 @@ int gyre_ddp_ready(struct gyre_ddp *ddp, int parameter)
     if (ddp->ready[parameter])
         return gyre_refuse("gyre_ddp_ready: '%s' was said to be ready in this step already",
                            ddp->item[parameter].name);
-    if (wants_look(ddp, (uint32_t)parameter))
+    if (!ddp->place.owner && wants_look(ddp, (uint32_t)parameter))
         status = look_at_bucket(ddp, (uint32_t)parameter);
     if (status)
         return status;

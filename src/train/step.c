@@ -73,17 +73,10 @@ static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, bool 
                : gyre_replica_take_loss(&t->replica, loss, t->trouble);
 }
 
-/* Tells which graphs may make the batch. Without a feed all rows have one place. */
-static struct gyre_repeat_batch repeated(const struct gyre_train *t, const struct gyre_batch *batch,
-                                         bool first, bool last)
+/* Where the rows of the next batch will be on the device; NULL: they are brought from the host. */
+static const float *place_of_rows(const struct gyre_train *t)
 {
-    return (struct gyre_repeat_batch){.kind = first && last ? GYRE_REPEAT_ALL
-                                              : first       ? GYRE_REPEAT_FIRST
-                                              : last        ? GYRE_REPEAT_LAST
-                                                            : GYRE_REPEAT_BETWEEN,
-                                      .samples = batch->samples,
-                                      .place =
-                                          gyre_feed_has(&t->feed) ? gyre_feed_place(&t->feed) : 0};
+    return gyre_resident_has(&t->resident) ? t->resident.rows : gyre_feed_next(&t->feed);
 }
 
 /* Who waits to join and who wants to leave is told by sums that travel with the gradients. */
@@ -94,12 +87,11 @@ static void tell_wishes(struct gyre_train *t)
     gyre_ddp_add(t->replica.ddp, GYRE_TRAIN_LEAVING_SUM, t->leaves);
 }
 
-static int run_part(struct gyre_train *t, const struct gyre_batch *batch, bool first, bool last)
+static int run_part(struct gyre_train *t, const struct gyre_batch *batch, bool last)
 {
-    const struct gyre_repeat_batch graph = repeated(t, batch, first, last);
     struct gyre_loss loss = {0};
     int status = gyre_ddp_no_sync(t->replica.ddp, !last);
-    gyre_late_begin(&t->replica, &graph);
+    gyre_late_begin(&t->replica, place_of_rows(t), batch->samples);
     if (!status)
         status = gyre_ddp_begin(t->replica.ddp, batch->samples);
     if (!status)
@@ -261,7 +253,7 @@ static int run_parts(struct gyre_train *t, struct gyre_batch *behind)
             gyre_train_note_samples(t, &batch);
         bool last = part + 1 == t->options->accumulate || batch.last;
         if (!status)
-            status = run_part(t, &batch, part == 0, last);
+            status = run_part(t, &batch, last);
         *behind = batch;
         if (last)
             break;

@@ -196,8 +196,9 @@ static int allocate_stretches(struct gyre_optimizer *optimizer, size_t count,
                : gyre_trouble_set(trouble, -ENOMEM, "no memory for an optimiser's step");
 }
 
-bool gyre_optimizer_knows(const struct gyre_optimizer *optimizer,
-                          const struct gyre_step_span *stretch, size_t count)
+/* Whether the last step on a device had these stretches. */
+static bool knows_stretches(const struct gyre_optimizer *optimizer,
+                            const struct gyre_step_span *stretch, size_t count)
 {
     return optimizer->known && optimizer->stretches.count == count &&
            memcmp(optimizer->known, stretch, count * sizeof *stretch) == 0;
@@ -209,7 +210,7 @@ static int tell_stretches(struct gyre_optimizer *optimizer, const struct gyre_st
 {
     const size_t bytes = count * sizeof *stretch;
     int status = 0;
-    if (gyre_optimizer_knows(optimizer, stretch, count))
+    if (knows_stretches(optimizer, stretch, count))
         return 0;
     if (!optimizer->known || optimizer->stretches.count != count)
         status = allocate_stretches(optimizer, count, trouble);

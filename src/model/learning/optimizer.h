@@ -91,10 +91,6 @@ struct gyre_step_constants gyre_optimizer_judged_by(const struct gyre_optimizer 
                                                     double rate,
                                                     const struct gyre_verdict *verdict);
 
-/* Whether the last step on a device had these stretches. */
-bool gyre_optimizer_knows(const struct gyre_optimizer *optimizer,
-                          const struct gyre_step_span *stretch, size_t count);
-
 /* As apply_all() on a device, by such constants in its memory. Nothing begins or is counted. */
 int gyre_optimizer_apply_judged(struct gyre_optimizer *optimizer,
                                 const struct gyre_step_span *stretch, size_t count,

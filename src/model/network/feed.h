@@ -39,10 +39,10 @@ static inline bool gyre_feed_has(const struct gyre_feed *feed)
     return feed->carrier != NULL;
 }
 
-/* Which of the two places the next batch that is taken has. */
-static inline int gyre_feed_place(const struct gyre_feed *feed)
+/* The rows' memory of the next batch that is taken; NULL: there is no feed. */
+static inline const float *gyre_feed_next(const struct gyre_feed *feed)
 {
-    return !feed->turn;
+    return feed->rows[!feed->turn];
 }
 
 /* Before the passes of a batch: *rows is its memory on the device, until the next call but one. */

@@ -21,22 +21,38 @@ int gyre_late_open(const struct gyre_replica *r)
 
 /* -- its begin --------------------------------------------------------------------------------- */
 
-/* A graph has the addresses of values and gradients. In the middle of a part they stay. */
-static void find_stretches(struct gyre_replica *r)
+/* A graph has the addresses of values and gradients, and a part for each bucket. */
+static void forget_moved(struct gyre_replica *r)
 {
-    gyre_replica_list_stretches(r);
-    if (!r->late.repeat.open && !gyre_optimizer_knows(r->optimizer, r->stretch, (size_t)r->pieces))
+    const uint64_t layout = gyre_ddp_layout(r->ddp);
+    if (r->late.layout != layout)
         gyre_repeat_forget(&r->late.repeat);
+    r->late.layout = layout;
 }
 
-void gyre_late_begin(struct gyre_replica *r, const struct gyre_repeat_batch *batch)
+static enum gyre_repeat_kind kind_of_batch(const struct gyre_ddp *ddp)
 {
-    const bool alone = gyre_size(r->comm) == 1; /* then looks stand between launches */
-    if (!r->late.repeats || !r->late.news || !r->optimizer || (alone && !gyre_late_on(r)))
+    if (gyre_ddp_is_part(ddp))
+        return gyre_ddp_adds(ddp) ? GYRE_REPEAT_BETWEEN : GYRE_REPEAT_FIRST;
+    return gyre_ddp_adds(ddp) ? GYRE_REPEAT_LAST : GYRE_REPEAT_ALL;
+}
+
+/* Not the first step, in whose wait the engine lays out its memory. */
+static bool may_repeat(const struct gyre_replica *r)
+{
+    return r->late.repeats && r->late.news && gyre_ddp_result(r->ddp)->number &&
+           (r->optimizer || !gyre_late_on(r));
+}
+
+void gyre_late_begin(struct gyre_replica *r, const float *x, uint64_t samples)
+{
+    if (!may_repeat(r))
         return;
+    const struct gyre_repeat_batch batch = {kind_of_batch(r->ddp), samples,
+                                            gyre_processor_owns(r->device.on, x) ? x : r->device.x};
     gyre_replica_bind(r);
-    find_stretches(r);
-    gyre_repeat_begin(&r->late.repeat, batch);
+    forget_moved(r);
+    gyre_repeat_begin(&r->late.repeat, &batch);
 }
 
 int gyre_late_end_batch(struct gyre_replica *r, struct gyre_trouble *trouble)
@@ -94,7 +110,8 @@ int gyre_late_update(struct gyre_replica *r, double rate, double clip, struct gy
         status = gyre_replica_make_optimizer(r, trouble);
     if (status)
         return status;
-    find_stretches(r); /* the engine may have moved gradients in its wait */
+    forget_moved(r); /* in the engine's wait */
+    gyre_replica_list_stretches(r);
     gyre_repeat_resume(&r->late.repeat);
     status = bring_terms(r, rate, clip, trouble);
     if (status)

@@ -28,16 +28,16 @@ struct gyre_late_step {
 bool gyre_late_on(const struct gyre_replica *replica);
 bool gyre_late_loss(const struct gyre_replica *replica);
 
-/* Begins a batch, before gyre_ddp_begin(). Where it repeats what batches of that kind have done
- * before, with as many samples, it is posted as graphs (repeat.h); it has one forward and one
- * backward then. Of a single rank its end posts it whole, and until then nothing waits for its
- * passes; of several, backward has posted all up to its end. Where steps do not end late, only
- * those of several ranks are graphs. Without this call, or `late.repeats`, batches are made by
- * their launches. */
-void gyre_late_begin(struct gyre_replica *replica, const struct gyre_repeat_batch *batch);
+/* Begins a batch, before gyre_ddp_begin() and behind the end of the step before. Its rows are at
+ * `x` on the device, or they are brought there from the host (x NULL, or the host's). A batch that
+ * repeats what those of its kind have done before, with as many samples, is posted as graphs
+ * (repeat.h); it has one forward and one backward then. Of a single rank its end posts it whole,
+ * and until then nothing waits for its passes; of several, backward has posted all up to its end.
+ * Without this call, or `late.repeats`, batches are made by their launches. */
+void gyre_late_begin(struct gyre_replica *replica, const float *x, uint64_t samples);
 
 /* Ends a batch before gyre_ddp_wait(): one that is not its step's last, and where steps do not end
- * late any. The late update ends the last. */
+ * late any, so that all of backward is posted. The late update ends the last. */
 int gyre_late_end_batch(struct gyre_replica *replica, struct gyre_trouble *trouble);
 
 /* As gyre_replica_update(), behind gyre_ddp_wait(); `clip` is a norm without the loss scale, 0:

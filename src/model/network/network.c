@@ -7,11 +7,15 @@
  *   update.c    the end of a step, for the trainer too
  *   state.c     the optimiser's state of all ranks
  *   replica.c   values and engine, for the trainer too
+ *   late.c      steps that are graphs, for the trainer too
  *
- * The caller ends a step by gyre_ddp_wait(), so values and gradients are bound anew in each
- * call. */
+ * The caller ends a step by gyre_ddp_wait(), so values and gradients are bound anew in each call.
+ * Learning promises the loss when it returns, so it begins and ends the batch whose launches are
+ * graphs; wait and update are launches. */
+#include "ddp/engine.h"
 #include "model/learning/init.h"
 #include "model/network/file.h"
+#include "model/network/late.h"
 #include "model/network/network.h"
 #include "model/network/update.h"
 
@@ -112,6 +116,7 @@ static int make_network(struct gyre_network **out, struct gyre_model *model,
     n->batch = options->batch;
     const struct gyre_optimizer_settings settings = settings_of(options);
     int status = gyre_replica_init(&n->replica, model, &settings, fresh_trouble());
+    n->replica.late.repeats = true;
     if (!status)
         status = gyre_optimizer_check(&settings, fresh_trouble()); /* not in the first update */
     if (!status)
@@ -255,26 +260,38 @@ static int check_row_labels(const char *call, const struct gyre_network *n, uint
     return 0;
 }
 
-static int learn(struct gyre_network *n, const float *x, uint64_t samples,
-                 struct gyre_wanted wanted)
+/* Forward, loss, backward. The host then waits for the loss. */
+static int learn_rows(struct gyre_replica *r, const float *x, uint64_t samples,
+                      struct gyre_wanted wanted)
 {
-    struct gyre_replica *r = &n->replica;
     struct gyre_loss loss = {0};
-    fresh_trouble();
-    int status = told(n, gyre_ddp_begin(r->ddp, samples));
-    if (status || !samples)
-        return status;
     gyre_replica_bind(r);
     gyre_replica_clear_loss(r);
-    status = gyre_replica_forward(r, x, samples, true, wanted, fresh_trouble());
+    int status = gyre_replica_forward(r, x, samples, true, wanted, fresh_trouble());
     if (!status)
         status = gyre_replica_backward(r, gyre_ddp_adds(r->ddp), true, fresh_trouble());
+    if (!status)
+        status = gyre_late_end_batch(r, fresh_trouble());
     if (!status)
         status = gyre_replica_take_loss(r, &loss, fresh_trouble());
     if (!status)
         status = gyre_ddp_add(r->ddp, GYRE_NETWORK_LOSS, loss.sum);
-    if (!status)
-        status = gyre_ddp_add(r->ddp, GYRE_NETWORK_RIGHT, (double)loss.right);
+    return status ? status : gyre_ddp_add(r->ddp, GYRE_NETWORK_RIGHT, (double)loss.right);
+}
+
+/* The engine refuses a step within another, whose reductions may be under way. */
+static int learn(struct gyre_network *n, const float *x, uint64_t samples,
+                 struct gyre_wanted wanted)
+{
+    struct gyre_replica *r = &n->replica;
+    fresh_trouble();
+    if (samples && !gyre_ddp_in_step(r->ddp))
+        gyre_late_begin(r, x, samples);
+    int status = gyre_ddp_begin(r->ddp, samples);
+    if (!status && samples)
+        status = learn_rows(r, x, samples, wanted);
+    if (status)
+        gyre_repeat_give_up(&r->late.repeat);
     return told(n, status);
 }
 

@@ -32,7 +32,7 @@ void gyre_repeat_deinit(struct gyre_repeat *r)
 /* The graphs of batches like the one that is under way. */
 static struct gyre_repeat_kept *current(struct gyre_repeat *r)
 {
-    return &r->of[r->batch.kind].kept[r->batch.place];
+    return &r->of[r->batch.kind].kept[r->at];
 }
 
 static void drop(struct gyre_repeat *r, struct gyre_repeat_kept *kept)
@@ -42,15 +42,23 @@ static void drop(struct gyre_repeat *r, struct gyre_repeat_kept *kept)
     *kept = (struct gyre_repeat_kept){0};
 }
 
+void gyre_repeat_give_up(struct gyre_repeat *r)
+{
+    if (r->open)
+        r->on->table->graph_free(r->on, NULL); /* and records or leaves out nothing from here on */
+    r->way = GYRE_REPEAT_NOT;
+    r->open = false;
+}
+
 void gyre_repeat_forget(struct gyre_repeat *r)
 {
+    gyre_repeat_give_up(r);
+    r->fresh = NULL;
     for (int kind = 0; kind < GYRE_REPEAT_KINDS; kind++) {
         for (int place = 0; r->on && place < GYRE_REPEAT_PLACES; place++)
             drop(r, &r->of[kind].kept[place]);
         r->of[kind].alike = 0;
     }
-    r->way = GYRE_REPEAT_NOT;
-    r->open = false;
 }
 
 /* Launches make the rest of this step and all that follow. Graphs are freed by the next begin. */
@@ -136,14 +144,55 @@ void gyre_repeat_expect(struct gyre_repeat *r, double all_samples)
     *before = all_samples;
 }
 
-/* -- a batch ----------------------------------------------------------------------------------- */
+/* -- its begin --------------------------------------------------------------------------------- */
 
+/* Makes ready what the batch before has recorded. Where its parts are all too short, further ones
+ * would be, too. */
+static void make_ready(struct gyre_repeat *r)
+{
+    struct gyre_repeat_kept *fresh = r->fresh;
+    struct gyre_trouble why = {0};
+    bool some = false;
+    int status = 0;
+    r->fresh = NULL;
+    for (int i = 0; fresh && !status && i < GYRE_REPEAT_PARTS; i++) {
+        if (fresh->part[i])
+            status = r->on->table->prepare_graph(r->on, fresh->part[i], &why);
+        some = some || fresh->part[i];
+    }
+    if (status)
+        end_graphs(r, &why);
+    r->ends = r->ends || (fresh && !some);
+    if (fresh)
+        fresh->graphs = !r->ends;
+}
+
+/* The place of these rows, or the one that was used longer ago, whose graphs are dropped. */
+static int settle_rows(struct gyre_repeat *r, const void *rows)
+{
+    int oldest = 0;
+    for (int i = 0; i < GYRE_REPEAT_PLACES; i++) {
+        if (r->place[i].begun && r->place[i].rows == rows)
+            return i;
+        if (r->place[i].begun < r->place[oldest].begun)
+            oldest = i;
+    }
+    for (int kind = 0; kind < GYRE_REPEAT_KINDS; kind++)
+        drop(r, &r->of[kind].kept[oldest]);
+    r->place[oldest] = (struct gyre_repeat_place){.rows = rows};
+    return oldest;
+}
+
+/* Nothing is recorded of rows at a place that they may never have again. */
 static void choose_way(struct gyre_repeat *r)
 {
+    r->at = settle_rows(r, r->batch.rows);
     const struct gyre_repeat_kept *kept = current(r);
+    const bool again = r->place[r->at].begun != 0;
+    r->place[r->at].begun = ++r->begun;
     if (kept->graphs && kept->samples == r->batch.samples) {
         r->way = GYRE_REPEAT_REPLACES;
-    } else if (r->of[r->batch.kind].alike >= WARM) {
+    } else if (again && r->of[r->batch.kind].alike >= WARM) {
         drop(r, current(r));
         r->way = GYRE_REPEAT_RECORDS;
     }
@@ -169,6 +218,7 @@ static void count_alike(struct gyre_repeat *r)
 
 void gyre_repeat_begin(struct gyre_repeat *r, const struct gyre_repeat_batch *batch)
 {
+    make_ready(r);
     if (r->ends) {
         gyre_repeat_forget(r);
         r->on = NULL;
@@ -186,24 +236,12 @@ void gyre_repeat_begin(struct gyre_repeat *r, const struct gyre_repeat_batch *ba
     gyre_repeat_resume(r);
 }
 
-/* Makes ready what a batch has recorded. Where its parts are all too short, further ones would be,
- * too. */
+/* -- its end ----------------------------------------------------------------------------------- */
+
 static void keep_batch(struct gyre_repeat *r)
 {
-    struct gyre_repeat_kept *kept = current(r);
-    struct gyre_trouble why = {0};
-    bool some = false;
-    int status = 0;
-    for (int i = 0; !status && i < GYRE_REPEAT_PARTS; i++) {
-        if (kept->part[i])
-            status = r->on->table->prepare_graph(r->on, kept->part[i], &why);
-        some = some || kept->part[i];
-    }
-    if (status)
-        end_graphs(r, &why);
-    r->ends = r->ends || !some;
-    kept->graphs = !r->ends;
-    kept->samples = r->batch.samples;
+    r->fresh = current(r);
+    r->fresh->samples = r->batch.samples;
 }
 
 int gyre_repeat_end(struct gyre_repeat *r, struct gyre_trouble *trouble)
@@ -212,6 +250,7 @@ int gyre_repeat_end(struct gyre_repeat *r, struct gyre_trouble *trouble)
     if (r->way == GYRE_REPEAT_RECORDS)
         keep_batch(r);
     r->repeated += r->way == GYRE_REPEAT_REPLACES && r->whole && ends_step(r);
+    r->whole = r->whole && !ends_step(r);
     r->way = GYRE_REPEAT_NOT;
     return status;
 }

@@ -14,13 +14,15 @@
  *     several ranks   begin ── forward … ── pause   resume ── … ── pause   resume ── update ── end
  *                                             └ bucket 0        └ the last bucket, notes
  *
+ * A step whose loss or norm the host waits for ends behind backward, and its update is a launch.
+ *
  * A step of several batches has a begin and an end for each. The first writes gradients, those
  * between add to them, and the last updates as well, so each of these kinds is recorded apart.
  *
  * A part of one launch or two stays launches. A graph has the addresses of its rows, so there is
- * one of each part for each place where rows may lie. What goes wrong while one is made ends
- * graphs, not the training. No graph is made ready or freed between begin and end: streams may be
- * held there. */
+ * one of each part for each of two places of rows, if these come again. What goes wrong while one
+ * is made ends graphs, not the training. Graphs are made ready and freed by the begin of the next
+ * batch, when no reduction of this one holds a stream. */
 #ifndef GYRE_MODEL_NETWORK_REPEAT_H
 #define GYRE_MODEL_NETWORK_REPEAT_H
 
@@ -41,7 +43,13 @@ enum gyre_repeat_kind {
 struct gyre_repeat_batch {
     enum gyre_repeat_kind kind;
     uint64_t samples;
-    int place; /* which of up to GYRE_REPEAT_PLACES its rows have */
+    const void *rows; /* where they lie on the device */
+};
+
+/* Where rows lie. */
+struct gyre_repeat_place {
+    const void *rows;
+    uint64_t begun; /* the last batch that had its rows there, counted from 1; 0: none */
 };
 
 struct gyre_repeat_kept {
@@ -59,11 +67,15 @@ struct gyre_repeat {
         double all_samples; /* of all ranks; 0: no part knows them */
         int alike;          /* batches with as many, one after the other, up to now */
     } of[GYRE_REPEAT_KINDS];
+    struct gyre_repeat_place place[GYRE_REPEAT_PLACES];
+    uint64_t begun;                 /* batches */
     struct gyre_repeat_batch batch; /* that is under way */
+    int at;                         /* the place of its rows */
     int part;                       /* of it */
     bool open;                      /* the part is being recorded, or its launches are left out */
     bool ends;                      /* the next batch ends graphs */
     bool whole;                     /* all batches of this step were graphs, up to now */
+    struct gyre_repeat_kept *fresh; /* recorded, and not ready yet; NULL: none */
     enum { GYRE_REPEAT_NOT, GYRE_REPEAT_RECORDS, GYRE_REPEAT_REPLACES } way; /* that it goes */
     uint64_t repeated, posted, steps; /* steps that were graphs; graphs; all steps */
 };
@@ -74,9 +86,10 @@ int gyre_repeat_init(struct gyre_repeat *repeat, struct gyre_processor *on,
                      struct gyre_trouble *trouble);
 void gyre_repeat_deinit(struct gyre_repeat *repeat);
 
-/* Begins a batch and its first part, before its first launch. End comes behind the last: the batch
- * is posted. Between them nothing may wait for its launches but where it is paused. Without a begin
- * end does nothing. */
+/* Begins a batch and its first part, before its first launch. It may wait for all work of the
+ * device, so nothing is reduced meanwhile. End comes behind the last launch: the batch is posted.
+ * Between them nothing may wait for its launches but where it is paused. Without a begin end does
+ * nothing. */
 void gyre_repeat_begin(struct gyre_repeat *repeat, const struct gyre_repeat_batch *batch);
 int gyre_repeat_end(struct gyre_repeat *repeat, struct gyre_trouble *trouble);
 
@@ -90,8 +103,12 @@ void gyre_repeat_resume(struct gyre_repeat *repeat);
  * batch whose graphs have another number, and no graph is made of one whose number is new. */
 void gyre_repeat_expect(struct gyre_repeat *repeat, double all_samples);
 
-/* Gives up the batch that is under way, if one is, and forgets all graphs: before memory changes
- * that steps use, and where a step has failed. No stream is held meanwhile. */
+/* Gives up the batch that is under way, if one is, which has failed: launches that were left out
+ * are lost. Graphs of others stay. Waits for nothing. */
+void gyre_repeat_give_up(struct gyre_repeat *repeat);
+
+/* The same, and forgets all graphs: before memory changes that steps use. No stream is held
+ * meanwhile. */
 void gyre_repeat_forget(struct gyre_repeat *repeat);
 
 #endif

@@ -117,6 +117,7 @@ void gyre_replica_deinit(struct gyre_replica *r)
 
 void gyre_replica_bind(struct gyre_replica *r)
 {
+    r->comm = r->ddp ? gyre_ddp_comm(r->ddp) : r->comm;
     for (int p = 0; r->ddp && p < r->parameters; p++) {
         r->parameter[p]->value = gyre_ddp_value(r->ddp, p);
         r->parameter[p]->gradient = gyre_ddp_gradient(r->ddp, p);
@@ -137,17 +138,18 @@ static struct gyre_step_terms *make_terms(struct gyre_replica *r, struct gyre_tr
 }
 
 /* A sharded engine's values are gathered by the host, which has to know of each update. So its
- * steps end at once, but losses read their scale on the device all the same, as graphs want it. */
+ * steps end at once, as those of whoever does not want them late. Losses read their scale on the
+ * device all the same, as graphs want it. */
 static int expect_late(struct gyre_replica *r, bool sharded)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
-    if (!r->late.wanted || !r->device.on || r->late.news)
+    if (!(r->late.wanted || r->late.repeats) || !r->device.on || r->late.news)
         return 0;
     r->late.news = gyre_processor_alloc(r->device.on, sizeof *r->late.news, trouble, "a verdict");
     if (!r->late.news)
         return -ENOMEM;
     r->meter.scale = &r->late.news->verdict.scale;
-    if (!sharded && !(r->late.terms = make_terms(r, trouble)))
+    if (r->late.wanted && !sharded && !(r->late.terms = make_terms(r, trouble)))
         return -ENOMEM;
     return r->late.repeats ? gyre_repeat_init(&r->late.repeat, r->device.on, trouble) : 0;
 }
@@ -168,6 +170,10 @@ static int join_on_device(struct gyre_replica *r, struct gyre_ddp_options *optio
         status = gyre_ddp_create(&r->ddp, r->comm, there, r->parameters, options);
     r->device.joined = !status;
     free(there);
+    if (!status)
+        gyre_ddp_set_owner(r->ddp, on);
+    if (!status && r->late.terms)
+        gyre_ddp_leave_found(r->ddp);
     return status;
 }
 
@@ -194,8 +200,6 @@ int gyre_replica_join(struct gyre_replica *r, struct gyre_comm *comm,
         status = expect_late(r, options->sharded);
     if (!status)
         status = r->device.on ? join_on_device(r, &all) : join_on_host(r, &all);
-    if (!status && r->late.terms)
-        gyre_ddp_leave_found(r->ddp, r->device.on);
     gyre_running_written(&r->running);
     if (!status)
         gyre_replica_bind(r);
@@ -234,8 +238,8 @@ static int place_of_parameter(const struct gyre_replica *r, const struct gyre_pa
 }
 
 /* The engine's passes are on a stream of their own where there are several ranks. What is handed
- * over to them ends a part of a step that repeats. Looks wait until then: a gradient that is ready
- * stays what it is until its bucket starts. */
+ * over to them ends a part of a step that repeats. Looks, which are the replica's to ask for, wait
+ * until then: a gradient that is ready stays what it is until its bucket starts. */
 static bool hands_over(const struct gyre_replica *r)
 {
     return r->device.on && r->ddp && gyre_size(r->comm) > 1;
@@ -263,7 +267,7 @@ static int tell_ready(struct gyre_replica *r, const struct gyre_parameter *param
     const int i = place_of_parameter(r, parameter);
     const bool two = hands_over(r), posts = two && gyre_ddp_posts(r->ddp, i);
     int status = 0;
-    if (r->looks && !parameter->bounded)
+    if ((r->looks && !parameter->bounded) || gyre_ddp_wants_look(r->ddp, i))
         r->unseen[r->unseen_count++] = i;
     if (posts)
         status = hand_gradients_over(r, trouble);

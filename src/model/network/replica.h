@@ -42,11 +42,12 @@ struct gyre_late_news {
 
 struct gyre_late {
     bool wanted;                   /* by the owner, before the replica joins */
-    bool repeats;                  /* the same: its steps may be graphs */
+    bool repeats;                  /* the same: its steps may be graphs, also those that end now */
     struct gyre_late_news *news;   /* the device's; NULL: the host tells losses their scale */
     struct gyre_step_terms *terms; /* the device's, of the last step; NULL: steps end at once */
     struct gyre_verdict known;     /* what the device's verdict was when all steps were settled */
     struct gyre_repeat repeat;     /* its steps */
+    uint64_t layout;               /* the engine's, when the last one began */
     uint64_t sent, settled;        /* steps */
 };
 

@@ -87,15 +87,12 @@ static void run_passes(struct gyre_replica *r, int step)
 static void run_part(struct gyre_replica *r, int step, int part)
 {
     static const int64_t labels[BATCH] = {2, 0, 1, 1, 0};
-    static const enum gyre_repeat_kind kind[] = {GYRE_REPEAT_FIRST, GYRE_REPEAT_BETWEEN,
-                                                 GYRE_REPEAT_LAST};
-    const struct gyre_repeat_batch batch = {kind[part], BATCH, 0};
     const bool adds = part > 0, last = part == 2;
     float x[BATCH * INPUTS];
     for (int i = 0; i < BATCH * INPUTS; i++)
         x[i] = (float)((i * 5 + step * 7 + part * 3) % 11 - 5) / 4.0f;
     good(gyre_ddp_no_sync(r->ddp, !last));
-    gyre_late_begin(r, &batch);
+    gyre_late_begin(r, NULL, BATCH);
     good(gyre_ddp_begin(r->ddp, BATCH));
     gyre_replica_bind(r);
     if (!adds)
@@ -109,7 +106,7 @@ static void run_part(struct gyre_replica *r, int step, int part)
 
 static void step_late(struct gyre_replica *r, int step)
 {
-    gyre_late_begin(r, &(struct gyre_repeat_batch){.samples = samples_of(step)});
+    gyre_late_begin(r, there, samples_of(step));
     run_passes(r, step);
     good(gyre_late_update(r, rate_of(step), 0.5, &trouble));
 }
@@ -290,7 +287,7 @@ static void test_a_graph_fails(void **state)
     for (int step = 0; step < 4; step++)
         ask_step(&r, 0);
     fakecuda_fail("cuGraphLaunch", 1, CUDA_ERROR_LAUNCH_FAILED);
-    gyre_late_begin(&r, &(struct gyre_repeat_batch){.samples = BATCH});
+    gyre_late_begin(&r, NULL, BATCH);
     run_passes(&r, 0);
     trouble = (struct gyre_trouble){0};
     assert_true(gyre_late_update(&r, 0.01, 0.5, &trouble) < 0);
@@ -310,7 +307,7 @@ static void test_a_step_is_given_up(void **state)
         ask_step(&r, 0);
         step_now(&other, 0, &found);
     }
-    gyre_late_begin(&r, &(struct gyre_repeat_batch){.samples = BATCH});
+    gyre_late_begin(&r, NULL, BATCH);
     run_passes(&r, 0);
     gyre_repeat_forget(&r.late.repeat);
     assert_true(ask_step(&r, 0).launches > 20);

@@ -117,7 +117,7 @@ static int make_step(struct gyre_comm *comm, struct gyre_replica *r, int step)
 
 static int step_once(struct gyre_comm *comm, struct gyre_replica *r, int step)
 {
-    gyre_late_begin(r, &(struct gyre_repeat_batch){.samples = samples_of(comm, step)});
+    gyre_late_begin(r, NULL, samples_of(comm, step));
     return make_step(comm, r, step);
 }
 
@@ -290,7 +290,7 @@ static int launches_are_counted(struct gyre_comm *comm, struct rig *rig)
 {
     struct gyre_replica r, plain;
     int failed = open_both(comm, &r, &plain) || make_steps(comm, &r, &plain, 0, 5);
-    gyre_late_begin(&r, &(struct gyre_repeat_batch){.samples = samples_of(comm, 5)});
+    gyre_late_begin(&r, NULL, samples_of(comm, 5));
     gyre_replica_clear_loss(&r);
     failed = failed || bad(make_step(comm, &r, 5) < 0, comm, "a launch too many") ||
              bad(strstr(trouble.text, "run it with GYRE_GRAPHS=0"), comm, "no sentence");
