@@ -161,9 +161,11 @@ void gyre_ddp_leave_found(struct gyre_ddp *ddp)
 struct gyre_ddp_found gyre_ddp_found(const struct gyre_ddp *ddp)
 {
     const struct gyre_ddp_place *place = &ddp->place;
+    const bool gathered = gyre_ddp_norm_is_gathered(ddp);
     return (struct gyre_ddp_found){
         .passes = place->on == place->owner ? NULL : place->passes,
-        .squares = ddp->options.norm ? &place->block->squares : NULL,
+        .squares = ddp->options.norm && !gathered ? &place->block->squares : NULL,
+        .gathered = gathered ? &ddp->squares : NULL,
         .bad = gyre_ddp_leaves_all(ddp) ? &place->block->bad : NULL,
     };
 }

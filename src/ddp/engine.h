@@ -36,13 +36,15 @@ void gyre_ddp_set_owner(struct gyre_ddp *ddp, struct gyre_processor *owner);
 bool gyre_ddp_wants_look(const struct gyre_ddp *ddp, int parameter); /* false without an owner */
 
 /* The owner judges steps on the device, and says so before the first one. gyre_ddp_wait() then
- * leaves the norm there: gyre_ddp_result() has 0, and does not say of a sum that it is not finite.
- * Of one rank it leaves looks there, too, and waits for nothing. Otherwise the owner's stream has
- * to wait for the engine's passes before it uses gradients, or what was found. */
+ * leaves the norm there, unless ranks gather it: gyre_ddp_result() has 0, and does not say of a sum
+ * that it is not finite. Of one rank it leaves looks there, too, and waits for nothing. Otherwise
+ * the owner's stream has to wait for the engine's passes before it uses gradients, or what was
+ * found. */
 struct gyre_ddp_found {
-    void *passes;          /* the stream behind whose work the rest is known; NULL: the owner's */
-    const double *squares; /* of the sum of gradients; NULL: no norm was asked for */
-    const int32_t *bad;    /* of looks; NULL: the result says it */
+    void *passes;           /* the stream behind whose work the rest is known; NULL: the owner's */
+    const double *squares;  /* of the sum of gradients; NULL: no norm was asked for, or see below */
+    const double *gathered; /* the same on the host, from all ranks of a sharded engine; or NULL */
+    const int32_t *bad;     /* of looks; NULL: the result says it */
 };
 
 void gyre_ddp_leave_found(struct gyre_ddp *ddp);

@@ -93,7 +93,8 @@ struct gyre_ddp {
 
     /* of the step */
     bool open, adds, no_sync;
-    bool clips; /* the step is over and may be clipped, once */
+    bool clips;     /* the step is over and may be clipped, once */
+    double squares; /* of the sum of gradients, where notes carry them */
     /* By rank; this rank writes its own in the step, the others' are received. */
     struct gyre_ddp_note *note;
     bool *ready;       /* by item: written in this part of the step */

@@ -72,6 +72,7 @@ int gyre_ddp_begin(struct gyre_ddp *ddp, uint64_t samples)
     if (!ddp->adds) {
         memset(ddp->written, 0, ddp->items * sizeof *ddp->written);
         ddp->result.reduced_bytes = 0;
+        ddp->squares = 0;
         *own = (struct gyre_ddp_note){.bad = GYRE_BAD_NONE, .unused = -1};
         status = gyre_ddp_clear_block(ddp);
         if (status)
@@ -313,6 +314,7 @@ static int finish_gradients(struct gyre_ddp *ddp)
     double factor = ddp->result.factor, squares = 0;
     for (int rank = 0; gathered && rank < ddp->n; rank++)
         squares += ddp->note[rank].squares;
+    ddp->squares = squares;
     for (uint32_t b = 0; b < ddp->cut.buckets; b++) {
         const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
         uint64_t count = gyre_ddp_own_count(ddp, bucket);

@@ -68,7 +68,7 @@ static struct gyre_evidence evidence_of(const struct gyre_replica *r, double cli
     const struct gyre_ddp_found found = gyre_ddp_found(r->ddp);
     const struct gyre_scaler *scaler = &r->scaler;
     return (struct gyre_evidence){
-        .squares = found.squares,
+        .squares = found.gathered ? &r->late.terms->squares : found.squares,
         .loss = gyre_late_loss(r) ? &r->meter.tally->sum : NULL,
         .bad = found.bad,
         .factor = result->factor,
@@ -85,8 +85,11 @@ static int bring_terms(struct gyre_replica *r, double rate, double clip,
                        struct gyre_trouble *trouble)
 {
     struct gyre_processor *on = r->device.on;
+    const double *gathered = gyre_ddp_found(r->ddp).gathered;
     const struct gyre_step_terms terms = {
-        evidence_of(r, clip), gyre_optimizer_judged_by(r->optimizer, rate, &r->late.news->verdict)};
+        .evidence = evidence_of(r, clip),
+        .constants = gyre_optimizer_judged_by(r->optimizer, rate, &r->late.news->verdict),
+        .squares = gathered ? *gathered : 0};
     return on->table->put(on, r->late.terms, &terms, sizeof terms, trouble);
 }
 
@@ -122,7 +125,9 @@ int gyre_late_update(struct gyre_replica *r, double rate, double clip, struct gy
     on->table->copy(on, &r->late.news->tally, r->meter.tally, sizeof r->late.news->tally);
     if (!status)
         status = gyre_repeat_end(&r->late.repeat, trouble);
-    return status ? status : send_news(r, trouble);
+    if (!status)
+        status = send_news(r, trouble);
+    return status || !r->sharded || gyre_late_loss(r) ? status : gyre_ddp_gather(r->ddp);
 }
 
 /* -- a step later ------------------------------------------------------------------------------ */

@@ -7,7 +7,8 @@
  *
  * A replica of one rank waits for nothing else: its loss, and what was found of NaN and infinity,
  * come with the news. With several ranks loss and looks are told to the others in the step, and the
- * host waits for them as ever.
+ * host waits for them as ever. A sharded engine's ranks tell each other their shares of the norm,
+ * too: the host brings the sum to the verdict, and gathers values when the update has ended.
  *
  * Without a loss scale a step that is not finite ends all updates on the device, until its owner
  * has settled it. */
@@ -41,7 +42,8 @@ void gyre_late_begin(struct gyre_replica *replica, const float *x, uint64_t samp
 int gyre_late_end_batch(struct gyre_replica *replica, struct gyre_trouble *trouble);
 
 /* As gyre_replica_update(), behind gyre_ddp_wait(); `clip` is a norm without the loss scale, 0:
- * none. The step before is settled first, or this one's news would take its place. */
+ * none. The step before is settled first, or this one's news would take its place. Of a sharded
+ * engine it is collective, and a failure without a story in `trouble` is the engine's. */
 int gyre_late_update(struct gyre_replica *replica, double rate, double clip,
                      struct gyre_trouble *trouble);
 

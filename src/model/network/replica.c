@@ -137,10 +137,8 @@ static struct gyre_step_terms *make_terms(struct gyre_replica *r, struct gyre_tr
                  : gyre_processor_alloc(r->device.on, sizeof *terms, trouble, "a step's terms");
 }
 
-/* A sharded engine's values are gathered by the host, which has to know of each update. So its
- * steps end at once, as those of whoever does not want them late. Losses read their scale on the
- * device all the same, as graphs want it. */
-static int expect_late(struct gyre_replica *r, bool sharded)
+/* Losses read their scale on the device, as graphs want it, also where steps end at once. */
+static int expect_late(struct gyre_replica *r)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
     if (!(r->late.wanted || r->late.repeats) || !r->device.on || r->late.news)
@@ -149,7 +147,7 @@ static int expect_late(struct gyre_replica *r, bool sharded)
     if (!r->late.news)
         return -ENOMEM;
     r->meter.scale = &r->late.news->verdict.scale;
-    if (r->late.wanted && !sharded && !(r->late.terms = make_terms(r, trouble)))
+    if (r->late.wanted && !(r->late.terms = make_terms(r, trouble)))
         return -ENOMEM;
     return r->late.repeats ? gyre_repeat_init(&r->late.repeat, r->device.on, trouble) : 0;
 }
@@ -197,7 +195,7 @@ int gyre_replica_join(struct gyre_replica *r, struct gyre_comm *comm,
     r->sharded = options->sharded;
     int status = gyre_running_bring_home(&r->running, gyre_thread_trouble());
     if (!status)
-        status = expect_late(r, options->sharded);
+        status = expect_late(r);
     if (!status)
         status = r->device.on ? join_on_device(r, &all) : join_on_host(r, &all);
     gyre_running_written(&r->running);

@@ -142,6 +142,7 @@ struct gyre_step_constants {
 struct gyre_step_terms {
     struct gyre_evidence evidence;
     struct gyre_step_constants constants;
+    double squares; /* for the evidence to point to, where only the host knows them */
 };
 
 /* Outputs of a batch and the gradient that a loss gives them. */

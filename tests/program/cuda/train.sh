@@ -142,9 +142,10 @@ unset GYRE_RESIDENT
 graphs '2 of 5, 4 in all' "$digits --model convnet --epochs 2 --batch $ninth --ranks 3 \
     --precision bf16"
 
-# The first batch of a step, those between and the last; and the passes of a sharded engine.
+# The first batch of a step, those between and the last; and steps of a sharded engine.
 graphs '12 of 19, 44 in all' "--preset wine --epochs 4 --batch 10 --accumulate 3 --clip 0.5"
-graphs '17 of 23, 17 in all' "$several --sharded --optimizer adamw --clip 1"
+graphs '17 of 23, 34 in all' "$several --sharded --optimizer adamw --clip 1"
+graphs '12 of 19, 12 in all' "--preset wine --epochs 4 --sharded --clip 0.5"
 export GYRE_GRAPHS=0
 unless_in_haste graphs '0 of 14' "--preset wine --epochs 3"
 graphs '0 of 23, 0 in all' "$several"
@@ -184,10 +185,12 @@ tells() { # words of the table or the end, options
 
 unless_in_haste tells ',1024,' "--precision f16 --optimizer adam --lr 1000"
 tells ',512,' "--precision f16 --optimizer adam --lr 1000 --ranks 2"
+tells ',512,' "--precision f16 --optimizer adam --lr 1000 --ranks 2 --sharded"
 tells ',' "--optimizer sgd --lr 1 --clip 0.3 --ranks 2"
 unless_in_haste tells 'step 5: rank 0 has a NaN' "--optimizer sgd --lr 1e6"
 tells 'step 5: rank 0 has a NaN' "--optimizer sgd --lr 1e6 --accumulate 2"
 tells 'step 5: ' "--optimizer sgd --lr 1e6 --ranks 2"
+tells 'step 5: ' "--optimizer sgd --lr 1e6 --ranks 2 --sharded"
 
 # Images of 28 x 28, whose places are more than a block of a product.
 images large 24 28

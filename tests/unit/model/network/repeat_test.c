@@ -20,7 +20,8 @@ enum { RECORDED = 3, REPEATED = 7, SHORT = 8, EMPTY = 10 }; /* steps */
 
 static struct gyre_trouble trouble;
 static enum gyre_precision precision = GYRE_PRECISION_F16; /* of products */
-static bool images; /* and batch norm; in two steps rank 1 alone has fewer samples */
+static bool sharded; /* and compared with steps that end at once */
+static bool images;  /* and batch norm; in two steps rank 1 alone has fewer samples */
 
 /* 1, told, unless it is fine. */
 static int bad(bool fine, struct gyre_comm *comm, const char *what)
@@ -42,6 +43,7 @@ static int open_replica(struct gyre_comm *comm, struct gyre_replica *r, bool rep
     struct gyre_ddp_options options = GYRE_DDP_OPTIONS_INIT;
     struct gyre_model *model;
     options.norm = options.unscaled = 1;
+    options.sharded = sharded;
     options.look = GYRE_DDP_LOOK_NONE;
     options.wire = GYRE_DDP_WIRE_F16;
     options.first_bucket = options.bucket_cap = HIDDEN * sizeof(float);
@@ -55,10 +57,12 @@ static int open_replica(struct gyre_comm *comm, struct gyre_replica *r, bool rep
         return bad(false, comm, "a replica");
     if (images)
         gyre_model_sync_batches(model);
-    r->looks = r->late.wanted = true;
+    r->looks = true;
+    r->late.wanted = repeats || !sharded;
     r->late.repeats = repeats;
     gyre_init_parameters(r->parameter, r->parameters, (uint64_t)gyre_rank(comm));
-    return bad(!gyre_replica_join(r, comm, &options) && gyre_late_on(r), comm, "it has joined");
+    return bad(!gyre_replica_join(r, comm, &options) && gyre_late_on(r) == r->late.wanted, comm,
+               "it has joined");
 }
 
 /* Uneven: rank 1 has fewer, fewer still in one step, and none in another. */
@@ -95,9 +99,23 @@ static int waiting_calls(void)
            fakecuda_calls("cuGraphExecDestroy");
 }
 
-static int make_step(struct gyre_comm *comm, struct gyre_replica *r, int step)
+static int update_now(struct gyre_replica *r, double rate)
+{
+    int status = gyre_ddp_clip(r->ddp, 0.5 * (double)gyre_scaler_scale(&r->scaler));
+    return status ? status : gyre_replica_update(r, rate, &trouble);
+}
+
+static int update_step(struct gyre_replica *r, double rate)
 {
     struct gyre_late_step end;
+    if (!gyre_late_on(r))
+        return update_now(r, rate);
+    int status = gyre_late_update(r, rate, 0.5, &trouble);
+    return status ? status : gyre_late_settle(r, &end, &trouble);
+}
+
+static int make_step(struct gyre_comm *comm, struct gyre_replica *r, int step)
+{
     int status = gyre_ddp_begin(r->ddp, samples_of(comm, step));
     gyre_replica_bind(r);
     const int before = waiting_calls();
@@ -107,9 +125,7 @@ static int make_step(struct gyre_comm *comm, struct gyre_replica *r, int step)
     if (!status)
         status = gyre_ddp_wait(r->ddp);
     if (!status)
-        status = gyre_late_update(r, 0.01 / (step + 1), 0.5, &trouble);
-    if (!status)
-        status = gyre_late_settle(r, &end, &trouble);
+        status = update_step(r, 0.01 / (step + 1));
     if (!status && step > 0 && meanwhile)
         status = bad(false, comm, "a call that waits for the device within the passes");
     return status;
@@ -207,6 +223,18 @@ static void test_has_the_bits(void **state)
 static void test_a_short_part_stays_launches(void **state)
 {
     run_two(has_the_bits, &precision);
+}
+
+/* Each rank updates its part, by a norm that both have gathered. */
+static int has_the_bits_of_parts(struct gyre_comm *comm, struct rig *rig)
+{
+    sharded = true;
+    return has_the_bits(comm, rig);
+}
+
+static void test_sharded(void **state)
+{
+    run_two(has_the_bits_of_parts, NULL);
 }
 
 /* -- batch norm over both ranks ---------------------------------------------------------------- */
@@ -311,6 +339,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_has_the_bits),
         cmocka_unit_test(test_a_short_part_stays_launches),
+        cmocka_unit_test(test_sharded),
         cmocka_unit_test(test_batch_norm_over_ranks),
         cmocka_unit_test(test_recording_fails),
         cmocka_unit_test(test_a_graph_fails),
