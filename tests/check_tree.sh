@@ -78,6 +78,7 @@ report                   base base/disk
 checkpoint/run           base checkpoint ddp/agreement.h ddp/engine.h model/network sampler/order.h
 checkpoint               base base/disk data data/files data/safetensors
 model/network            base data data/safetensors ddp/engine.h model/learning model/nets
+                         model/processor/repeat.h
 model/nets               base model/processor model/layers
 model/learning           base model/processor model/layers sampler
 model/layers             base model/processor

@@ -147,10 +147,12 @@ bool gyre_ddp_on_device(const struct gyre_ddp *ddp)
     return ddp->place.on != NULL;
 }
 
-void gyre_ddp_set_owner(struct gyre_ddp *ddp, struct gyre_processor *owner)
+int gyre_ddp_set_owner(struct gyre_ddp *ddp, struct gyre_processor *owner, bool repeats,
+                       struct gyre_trouble *trouble)
 {
     ddp->place.owner = owner;
     gyre_ddp_choose_passes(ddp);
+    return repeats ? gyre_repeat_init(&ddp->place.repeat, ddp->place.beside, trouble) : 0;
 }
 
 void gyre_ddp_leave_found(struct gyre_ddp *ddp)

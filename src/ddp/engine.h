@@ -2,6 +2,8 @@
 #ifndef GYRE_DDP_ENGINE_H
 #define GYRE_DDP_ENGINE_H
 
+#include "base/status.h"
+
 #include <gyre/ddp.h>
 #include <stdbool.h>
 
@@ -30,9 +32,11 @@ int gyre_ddp_bring_there(struct gyre_ddp *ddp, void *to, const void *host, uint6
 struct gyre_processor;
 
 /* An engine on a device whose owner computes on the engine's stream, told before the first step. Of
- * one rank the engine's passes are launches of `owner`. gyre_ddp_ready() makes no looks: the owner
- * makes those that the engine's options want, by gyre_ddp_look_at(), before a bucket starts. */
-void gyre_ddp_set_owner(struct gyre_ddp *ddp, struct gyre_processor *owner);
+ * one rank the engine's passes are launches of `owner`; of several some are graphs if the step
+ * `repeats`. gyre_ddp_ready() makes no looks: the owner makes those that the engine's options want,
+ * by gyre_ddp_look_at(), before a bucket starts. GYRE_INVALID: as gyre_repeat_init(). */
+int gyre_ddp_set_owner(struct gyre_ddp *ddp, struct gyre_processor *owner, bool repeats,
+                       struct gyre_trouble *trouble);
 bool gyre_ddp_wants_look(const struct gyre_ddp *ddp, int parameter); /* false without an owner */
 
 /* The owner judges steps on the device, and says so before the first one. gyre_ddp_wait() then

@@ -8,6 +8,7 @@
  *   update.c      gradients clipped, values gathered
  *   memory.c      the memory of gradients and values; laid out anew after the first step
  *   launch.c      the reductions of buckets, the last with notes
+ *   behind.c      passes behind them as a graph
  *   wire.c        gradients as a hook encodes them
  *   notes.c       what each rank tells the others in a step
  *   agree.c       the comparison of all ranks
@@ -22,7 +23,7 @@
 #include "base/status.h"
 #include "ddp/cut.h"
 #include "ddp/engine.h"
-#include "model/processor/processor.h"
+#include "model/processor/repeat.h"
 
 #include <gyre/ddp.h>
 #include <stdbool.h>
@@ -70,6 +71,7 @@ struct gyre_ddp_place {
     uint8_t *notes;                 /* on the host: as they travel */
     bool passing, reducing, looked; /* since the host has waited: passes, reductions, looks */
     bool leaves;                    /* what a step has found stays there */
+    struct gyre_repeat repeat;      /* passes behind the reductions of several ranks */
 };
 
 struct gyre_ddp {
@@ -227,10 +229,20 @@ bool gyre_ddp_completes(const struct gyre_ddp *ddp, uint32_t i);
 int gyre_ddp_reduce_rest(struct gyre_ddp *ddp);
 
 /* Whether notes carry the share of the norm that each rank's blocks have. */
-bool gyre_ddp_norm_is_gathered(const struct gyre_ddp *ddp);
+static inline bool gyre_ddp_norm_is_gathered(const struct gyre_ddp *ddp)
+{
+    return ddp->options.sharded && ddp->options.norm && ddp->n > 1;
+}
 
 /* Gives every rank all blocks of a sharded engine's memory: gradients or values. Collective. */
 int gyre_ddp_spread_blocks(struct gyre_ddp *ddp, uint8_t *memory);
+
+/* -- behind.c ---------------------------------------------------------------------------------- */
+
+/* Between the two nothing waits for passes. Ends what has begun, if anything has. A step that fails
+ * between them leaves it to the next layout of memory to give it up. */
+void gyre_ddp_begin_behind(struct gyre_ddp *ddp);
+int gyre_ddp_end_behind(struct gyre_ddp *ddp);
 
 /* -- numbers.c --------------------------------------------------------------------------------- */
 

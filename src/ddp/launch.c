@@ -154,11 +154,6 @@ static int reduce_beside_notes(struct gyre_ddp *ddp, const struct load *last)
     return status ? status : ended;
 }
 
-bool gyre_ddp_norm_is_gathered(const struct gyre_ddp *ddp)
-{
-    return ddp->options.sharded && ddp->options.norm && ddp->n > 1;
-}
-
 static int reduce_last(struct gyre_ddp *ddp)
 {
     if (!ddp->cut.buckets)
@@ -181,7 +176,9 @@ static int gather_norm(struct gyre_ddp *ddp)
         gyre_ddp_add_squares(ddp, gyre_ddp_own_gradient(ddp, bucket),
                              gyre_ddp_own_count(ddp, bucket), bucket->type, &own->squares);
     }
-    int status = gyre_ddp_take_block(ddp, NULL, &own->squares);
+    int status = gyre_ddp_end_behind(ddp);
+    if (!status)
+        status = gyre_ddp_take_block(ddp, NULL, &own->squares);
     return status ? status : gyre_ddp_gather_notes(ddp);
 }
 
@@ -197,6 +194,8 @@ int gyre_ddp_reduce_rest(struct gyre_ddp *ddp)
     }
     int passed = gyre_ddp_await_road(ddp);
     status = status ? status : passed;
+    if (!status)
+        gyre_ddp_begin_behind(ddp);
     for (uint32_t b = 0; !status && b < ddp->cut.buckets; b++)
         unpack_bucket(ddp, b);
     if (!status && gyre_ddp_norm_is_gathered(ddp))

@@ -61,6 +61,7 @@ static int allocate_books(struct gyre_ddp *ddp)
 {
     size_t room = ddp->cut.buckets ? ddp->cut.buckets : 1;
     ddp->layout++;
+    gyre_repeat_forget(&ddp->place.repeat);
     ddp->missing = calloc(room, sizeof *ddp->missing);
     ddp->work = calloc(room, sizeof *ddp->work);
     return ddp->missing && ddp->work ? allocate_beside(ddp) : -ENOMEM;

@@ -116,6 +116,7 @@ void gyre_ddp_close_place(struct gyre_ddp *ddp)
 {
     if (ddp->place.road)
         ddp->place.device->queue_destroy(ddp->place.road);
+    gyre_repeat_forget(&ddp->place.repeat);
     gyre_processor_close(ddp->place.beside);
     ddp->place = (struct gyre_ddp_place){0};
 }

@@ -306,6 +306,24 @@ static int check_unused(const struct gyre_ddp *ddp)
 
 /* -- wait -------------------------------------------------------------------------------------- */
 
+static void add_all_squares(struct gyre_ddp *ddp, double *squares)
+{
+    for (uint32_t b = 0; b < ddp->cut.buckets; b++) {
+        const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
+        gyre_ddp_add_squares(ddp, gyre_ddp_own_gradient(ddp, bucket),
+                             gyre_ddp_own_count(ddp, bucket), bucket->type, squares);
+    }
+}
+
+static void scale_gradients(struct gyre_ddp *ddp, double factor)
+{
+    for (uint32_t b = 0; factor != 1 && b < ddp->cut.buckets; b++) {
+        const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
+        gyre_ddp_scale(ddp, gyre_ddp_own_gradient(ddp, bucket), gyre_ddp_own_count(ddp, bucket),
+                       bucket->type, factor);
+    }
+}
+
 /* Makes the sum the mean, and the norm the norm of the mean. */
 static int finish_gradients(struct gyre_ddp *ddp)
 {
@@ -315,16 +333,13 @@ static int finish_gradients(struct gyre_ddp *ddp)
     for (int rank = 0; gathered && rank < ddp->n; rank++)
         squares += ddp->note[rank].squares;
     ddp->squares = squares;
-    for (uint32_t b = 0; b < ddp->cut.buckets; b++) {
-        const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
-        uint64_t count = gyre_ddp_own_count(ddp, bucket);
-        void *data = gyre_ddp_own_gradient(ddp, bucket);
-        if (ddp->options.norm && !gathered)
-            gyre_ddp_add_squares(ddp, data, count, bucket->type, &squares);
-        if (!ddp->options.unscaled && factor != 1)
-            gyre_ddp_scale(ddp, data, count, bucket->type, factor);
-    }
-    int status = taken ? gyre_ddp_take_block(ddp, NULL, &squares) : 0;
+    if (ddp->options.norm && !gathered)
+        add_all_squares(ddp, &squares);
+    int status = gyre_ddp_end_behind(ddp);
+    if (!ddp->options.unscaled)
+        scale_gradients(ddp, factor);
+    if (!status && taken)
+        status = gyre_ddp_take_block(ddp, NULL, &squares);
     ddp->result.norm = sqrt(squares) * factor;
     if (!ddp->options.unscaled)
         ddp->result.factor = 1;

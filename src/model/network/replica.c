@@ -169,7 +169,7 @@ static int join_on_device(struct gyre_replica *r, struct gyre_ddp_options *optio
     r->device.joined = !status;
     free(there);
     if (!status)
-        gyre_ddp_set_owner(r->ddp, on);
+        status = gyre_ddp_set_owner(r->ddp, on, r->late.repeats, gyre_thread_trouble());
     if (!status && r->late.terms)
         gyre_ddp_leave_found(r->ddp);
     return status;

@@ -15,8 +15,8 @@
 #include "model/learning/optimizer.h"
 #include "model/learning/scaler.h"
 #include "model/network/on_device.h"
-#include "model/network/repeat.h"
 #include "model/network/running.h"
+#include "model/processor/repeat.h"
 
 #include <gyre/ddp.h>
 

@@ -1,7 +1,7 @@
 /* Steps whose end the host learns one step late (model/network/late.h), over the stand-in for CUDA:
  * a step of one rank is posted to its end while the device does nothing, so the host waits for
  * nothing in it; and the replica goes the way of one whose steps end at once, also where steps are
- * graphs (model/network/repeat.h). */
+ * graphs (model/processor/repeat.h). */
 #include "model/network/late.h"
 #include "model/learning/init.h"
 #include "model/network/update.h"

@@ -15,6 +15,7 @@
  *                                             └ bucket 0        └ the last bucket, notes
  *
  * A step whose loss or norm the host waits for ends behind backward, and its update is a launch.
+ * The engine has its passes behind the reductions recorded beside these, on its own stream.
  *
  * A step of several batches has a begin and an end for each. The first writes gradients, those
  * between add to them, and the last updates as well, so each of these kinds is recorded apart.
@@ -23,10 +24,10 @@
  * one of each part for each of two places of rows, if these come again. What goes wrong while one
  * is made ends graphs, not the training. Graphs are made ready and freed by the begin of the next
  * batch, when no reduction of this one holds a stream. */
-#ifndef GYRE_MODEL_NETWORK_REPEAT_H
-#define GYRE_MODEL_NETWORK_REPEAT_H
+#ifndef GYRE_MODEL_PROCESSOR_REPEAT_H
+#define GYRE_MODEL_PROCESSOR_REPEAT_H
 
-#include "model/nets/model.h"
+#include "model/processor/processor.h"
 
 #define GYRE_REPEAT_PLACES 2
 #define GYRE_REPEAT_PARTS  32 /* parts behind them are launches */
@@ -42,7 +43,7 @@ enum gyre_repeat_kind {
 
 struct gyre_repeat_batch {
     enum gyre_repeat_kind kind;
-    uint64_t samples;
+    uint64_t samples; /* or what else launches depend on */
     const void *rows; /* where they lie on the device */
 };
 

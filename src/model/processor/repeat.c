@@ -1,6 +1,6 @@
 /* See repeat.h. Tested by tests/unit/model/network/late_test.c,
  * tests/unit/model/network/repeat_test.c and tests/program/cuda/train.sh. */
-#include "model/network/repeat.h"
+#include "model/processor/repeat.h"
 
 #include "base/env.h"
 #include "base/log.h"
