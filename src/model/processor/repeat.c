@@ -192,7 +192,8 @@ static void choose_way(struct gyre_repeat *r)
     r->place[r->at].begun = ++r->begun;
     if (kept->graphs && kept->samples == r->batch.samples) {
         r->way = GYRE_REPEAT_REPLACES;
-    } else if (again && r->of[r->batch.kind].alike >= WARM) {
+    } else if (again && r->of[r->batch.kind].alike >= WARM &&
+               r->of[r->batch.kind].samples == r->batch.samples) {
         drop(r, current(r));
         r->way = GYRE_REPEAT_RECORDS;
     }
@@ -208,12 +209,17 @@ static bool ends_step(const struct gyre_repeat *r)
     return r->batch.kind == GYRE_REPEAT_ALL || r->batch.kind == GYRE_REPEAT_LAST;
 }
 
+/* Each batch with another number takes one away, so short ones between do not keep graphs off. */
 static void count_alike(struct gyre_repeat *r)
 {
-    const uint64_t samples = r->batch.samples, before = r->of[r->batch.kind].samples;
+    uint64_t *most = &r->of[r->batch.kind].samples;
     int *alike = &r->of[r->batch.kind].alike;
-    *alike = samples == before ? *alike + 1 : 0;
-    r->of[r->batch.kind].samples = samples;
+    if (*most == r->batch.samples)
+        *alike += *alike < WARM;
+    else if (*alike)
+        (*alike)--;
+    else
+        *most = r->batch.samples;
 }
 
 void gyre_repeat_begin(struct gyre_repeat *r, const struct gyre_repeat_batch *batch)

@@ -64,9 +64,9 @@ struct gyre_repeat {
     struct gyre_processor *on; /* NULL: no graphs are made */
     struct {
         struct gyre_repeat_kept kept[GYRE_REPEAT_PLACES];
-        uint64_t samples;   /* of the batch before */
+        uint64_t samples;   /* of most batches */
         double all_samples; /* of all ranks; 0: no part knows them */
-        int alike;          /* batches with as many, one after the other, up to now */
+        int alike;          /* batches with as many, up to now, less those with other numbers */
     } of[GYRE_REPEAT_KINDS];
     struct gyre_repeat_place place[GYRE_REPEAT_PLACES];
     uint64_t begun;                 /* batches */

@@ -227,6 +227,17 @@ static void test_launches_of_a_step(void **state)
     gyre_replica_deinit(&r);
 }
 
+/* Epochs of two whole batches and a short one: the whole ones become graphs all the same. */
+static void test_short_batches_between(void **state)
+{
+    struct gyre_replica r;
+    open_replica(&r, true);
+    for (int step = 0; step < 11; step++)
+        ask_step(&r, step % 3 == 2 ? 5 : 0);
+    assert_int_equal(r.late.repeat.repeated, 2);
+    gyre_replica_deinit(&r);
+}
+
 /* The kinds of batches have graphs of their own, and the bits of launches. */
 static void test_steps_of_several_batches(void **state)
 {
@@ -410,6 +421,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_as_at_once, enter, leave),
         cmocka_unit_test_setup_teardown(test_launches_of_a_step, enter, leave),
+        cmocka_unit_test_setup_teardown(test_short_batches_between, enter, leave),
         cmocka_unit_test_setup_teardown(test_steps_of_several_batches, enter, leave),
         cmocka_unit_test_setup_teardown(test_recording_fails, enter, leave),
         cmocka_unit_test_setup_teardown(test_a_graph_fails, enter, leave),
