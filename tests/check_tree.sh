@@ -90,7 +90,7 @@ data/builtin             base data sampler
 data/safetensors         base data/files
 data/files               base base/disk
 sampler                  base
-ddp                      base device model/processor
+ddp                      base collectives/staging/stream_wait.h device model/processor
 collectives/calls        base collectives/comm collectives/group collectives/lifecycle
                          collectives/messages collectives/plan collectives/kernels
 collectives/group        base collectives/lifecycle collectives/comm collectives/messages

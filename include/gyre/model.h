@@ -58,9 +58,7 @@ struct gyre_network_options {
     /* The CUDA device that computes; -1: the CPU. From gyre_network_join() on values, gradients and
      * the optimiser's state are that device's, which must be the communicator's: gradients are
      * reduced there. Rows may lie there or on the host; labels and targets are the host's. Learning
-     * that repeats is posted as CUDA graphs (GYRE_GRAPHS). It and gyre_ddp_wait() may then wait for
-     * all work of the device: not while an operation that other ranks have yet to call holds a
-     * stream. Tried on a stand-in for CUDA only. */
+     * that repeats is posted as CUDA graphs (GYRE_GRAPHS). Tried on a stand-in for CUDA only. */
     int device;
 };
 

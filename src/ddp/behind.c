@@ -26,8 +26,13 @@ void gyre_ddp_begin_behind(struct gyre_ddp *ddp)
     struct gyre_repeat *repeat = &ddp->place.repeat;
     uint32_t scale;
     memcpy(&scale, &ddp->wire.scale, sizeof scale);
-    if (repeat->on && makes_passes(ddp))
-        gyre_repeat_begin(repeat, &(struct gyre_repeat_batch){.samples = (uint64_t)scale + 1});
+    if (!repeat->on || !makes_passes(ddp))
+        return;
+    const bool quiet = gyre_ddp_quiet_begin();
+    gyre_repeat_begin(repeat,
+                      &(struct gyre_repeat_batch){.samples = (uint64_t)scale + 1, .quiet = quiet});
+    if (quiet)
+        gyre_ddp_quiet_end();
 }
 
 int gyre_ddp_end_behind(struct gyre_ddp *ddp)

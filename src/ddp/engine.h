@@ -61,6 +61,11 @@ bool gyre_ddp_posts(const struct gyre_ddp *ddp, int parameter);
 bool gyre_ddp_in_step(const struct gyre_ddp *ddp); /* between begin and wait */
 bool gyre_ddp_is_part(const struct gyre_ddp *ddp); /* gyre_ddp_no_sync() is on */
 
+/* A moment in which no stream of this process is held, nor begins to be: what may wait for all work
+ * of a device is called then. False: one is held, and there is nothing to end. */
+bool gyre_ddp_quiet_begin(void);
+void gyre_ddp_quiet_end(void);
+
 /* Another number than before: values, gradients or buckets may have other places. */
 uint64_t gyre_ddp_layout(const struct gyre_ddp *ddp);
 

@@ -13,6 +13,7 @@
  * gyre_ddp_wait() only: for the caller's stream, and then for what is not reduced by then.
  *
  * On the host everything has ended when a call returns. Tested by tests/program/ddp/device.c. */
+#include "collectives/staging/stream_wait.h"
 #include "ddp/inside.h"
 
 #include <errno.h>
@@ -249,6 +250,16 @@ int gyre_ddp_await_road(struct gyre_ddp *ddp)
         gyre_ddp_told(status, &told);
     }
     return status;
+}
+
+bool gyre_ddp_quiet_begin(void)
+{
+    return gyre_quiet_begin();
+}
+
+void gyre_ddp_quiet_end(void)
+{
+    gyre_quiet_end();
 }
 
 /* -- what a step looks for --------------------------------------------------------------------- */

@@ -48,11 +48,17 @@ void gyre_late_begin(struct gyre_replica *r, const float *x, uint64_t samples)
 {
     if (!may_repeat(r))
         return;
+    const bool quiet = gyre_ddp_quiet_begin();
     const struct gyre_repeat_batch batch = {kind_of_batch(r->ddp), samples,
-                                            gyre_processor_owns(r->device.on, x) ? x : r->device.x};
+                                            gyre_processor_owns(r->device.on, x) ? x : r->device.x,
+                                            quiet};
     gyre_replica_bind(r);
-    forget_moved(r);
-    gyre_repeat_begin(&r->late.repeat, &batch);
+    if (quiet)
+        forget_moved(r);
+    if (r->late.layout == gyre_ddp_layout(r->ddp))
+        gyre_repeat_begin(&r->late.repeat, &batch);
+    if (quiet)
+        gyre_ddp_quiet_end();
 }
 
 int gyre_late_end_batch(struct gyre_replica *r, struct gyre_trouble *trouble)

@@ -167,32 +167,38 @@ static void make_ready(struct gyre_repeat *r)
         fresh->graphs = !r->ends;
 }
 
-/* The place of these rows, or the one that was used longer ago, whose graphs are dropped. */
-static int settle_rows(struct gyre_repeat *r, const void *rows)
+/* Finds the place of the rows, or gives them the one that was used longer ago, whose graphs are
+ * dropped. False: neither is possible now. */
+static bool settle_rows(struct gyre_repeat *r, const void *rows)
 {
     int oldest = 0;
     for (int i = 0; i < GYRE_REPEAT_PLACES; i++) {
-        if (r->place[i].begun && r->place[i].rows == rows)
-            return i;
+        if (r->place[i].begun && r->place[i].rows == rows) {
+            r->at = i;
+            return true;
+        }
         if (r->place[i].begun < r->place[oldest].begun)
             oldest = i;
     }
-    for (int kind = 0; kind < GYRE_REPEAT_KINDS; kind++)
+    r->at = oldest;
+    for (int kind = 0; r->batch.quiet && kind < GYRE_REPEAT_KINDS; kind++)
         drop(r, &r->of[kind].kept[oldest]);
-    r->place[oldest] = (struct gyre_repeat_place){.rows = rows};
-    return oldest;
+    if (r->batch.quiet)
+        r->place[oldest] = (struct gyre_repeat_place){.rows = rows};
+    return r->batch.quiet;
 }
 
 /* Nothing is recorded of rows at a place that they may never have again. */
 static void choose_way(struct gyre_repeat *r)
 {
-    r->at = settle_rows(r, r->batch.rows);
+    if (!settle_rows(r, r->batch.rows))
+        return;
     const struct gyre_repeat_kept *kept = current(r);
     const bool again = r->place[r->at].begun != 0;
     r->place[r->at].begun = ++r->begun;
     if (kept->graphs && kept->samples == r->batch.samples) {
         r->way = GYRE_REPEAT_REPLACES;
-    } else if (again && r->of[r->batch.kind].alike >= WARM &&
+    } else if (again && r->batch.quiet && r->of[r->batch.kind].alike >= WARM &&
                r->of[r->batch.kind].samples == r->batch.samples) {
         drop(r, current(r));
         r->way = GYRE_REPEAT_RECORDS;
@@ -222,13 +228,20 @@ static void count_alike(struct gyre_repeat *r)
         *most = r->batch.samples;
 }
 
+static void end_if_asked(struct gyre_repeat *r)
+{
+    if (!r->ends)
+        return;
+    gyre_repeat_forget(r);
+    r->on = NULL;
+    r->ends = false;
+}
+
 void gyre_repeat_begin(struct gyre_repeat *r, const struct gyre_repeat_batch *batch)
 {
-    make_ready(r);
-    if (r->ends) {
-        gyre_repeat_forget(r);
-        r->on = NULL;
-        r->ends = false;
+    if (batch->quiet) {
+        make_ready(r);
+        end_if_asked(r);
     }
     r->batch = *batch;
     r->steps += begins_step(r);
@@ -236,7 +249,7 @@ void gyre_repeat_begin(struct gyre_repeat *r, const struct gyre_repeat_batch *ba
     r->open = false;
     r->way = GYRE_REPEAT_NOT;
     count_alike(r);
-    if (r->on)
+    if (r->on && !r->ends)
         choose_way(r);
     r->whole = (r->whole || begins_step(r)) && r->way == GYRE_REPEAT_REPLACES;
     gyre_repeat_resume(r);

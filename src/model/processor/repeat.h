@@ -22,8 +22,8 @@
  *
  * A part of one launch or two stays launches. A graph has the addresses of its rows, so there is
  * one of each part for each of two places of rows, if these come again. What goes wrong while one
- * is made ends graphs, not the training. Graphs are made ready and freed by the begin of the next
- * batch, when no reduction of this one holds a stream. */
+ * is made ends graphs, not the training. Graphs are made ready and freed by the begin of a later
+ * batch, when no reduction holds a stream, as other ranks of the process may. */
 #ifndef GYRE_MODEL_PROCESSOR_REPEAT_H
 #define GYRE_MODEL_PROCESSOR_REPEAT_H
 
@@ -45,6 +45,7 @@ struct gyre_repeat_batch {
     enum gyre_repeat_kind kind;
     uint64_t samples; /* or what else launches depend on */
     const void *rows; /* where they lie on the device */
+    bool quiet;       /* no stream is held: the device may be waited for */
 };
 
 /* Where rows lie. */
@@ -87,10 +88,10 @@ int gyre_repeat_init(struct gyre_repeat *repeat, struct gyre_processor *on,
                      struct gyre_trouble *trouble);
 void gyre_repeat_deinit(struct gyre_repeat *repeat);
 
-/* Begins a batch and its first part, before its first launch. It may wait for all work of the
- * device, so nothing is reduced meanwhile. End comes behind the last launch: the batch is posted.
- * Between them nothing may wait for its launches but where it is paused. Without a begin end does
- * nothing. */
+/* Begins a batch and its first part, before its first launch. Graphs that are ready serve at any
+ * time; it takes a quiet moment to record, to make ready and to free. End comes behind the last
+ * launch: the batch is posted. Between them nothing may wait for its launches but where it is
+ * paused. Without a begin end does nothing. */
 void gyre_repeat_begin(struct gyre_repeat *repeat, const struct gyre_repeat_batch *batch);
 int gyre_repeat_end(struct gyre_repeat *repeat, struct gyre_trouble *trouble);
 
