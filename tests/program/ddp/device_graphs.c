@@ -9,6 +9,7 @@
 
 #include <gyre/model.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -429,6 +430,63 @@ static void test_two_ranks(void **state)
     assert_int_equal(rig_run(&rig, 120), 0);
 }
 
+/* -- ranks of one process ---------------------------------------------------------------------- */
+
+static void *learn_for_long(void *comm)
+{
+    enum { LONG = 60 };
+    struct gyre_network_options options = GYRE_NETWORK_OPTIONS_INIT;
+    struct gyre_ddp_options engine = {
+        .size = sizeof engine, .first_bucket = 512, .bucket_cap = 512, .norm = 1};
+    struct gyre_network *network = NULL;
+    struct gyre_ddp *ddp;
+    float x[ROW_FLOATS];
+    int64_t label[BATCH];
+    options.batch = BATCH;
+    options.device = gyre_device(comm);
+    int status =
+        gyre_network_perceptron(&network, (const uint64_t[]){INPUTS, 40, CLASSES}, 3, &options);
+    if (!status)
+        status = gyre_network_join(network, comm, &engine, &ddp);
+    for (int step = 0; !status && step < LONG; step++) {
+        fill_rows(comm, step % 5, 0, x, label);
+        status = gyre_network_learn_classes(network, x, BATCH, label);
+        if (!status)
+            status = gyre_ddp_wait(ddp);
+        if (!status)
+            status = gyre_network_update(network, 0.01);
+    }
+    if (!status)
+        status = gyre_ddp_compare(ddp);
+    int bad = rig_check(!status, comm, gyre_error(NULL));
+    gyre_network_destroy(network);
+    return bad ? comm : NULL;
+}
+
+/* One may hold a stream for a step to which the other, which makes graphs ready, has yet to come.
+ * They share a device. */
+static int in_one_process(struct rig *rig, int rank)
+{
+    const int device[2] = {0, 0};
+    struct gyre_comm *comm[2];
+    pthread_t thread[2];
+    void *failed[2];
+    if (gyre_init_in_process(comm, 2, device, NULL))
+        return 1;
+    for (int i = 0; i < 2; i++)
+        if (pthread_create(&thread[i], NULL, learn_for_long, comm[i]))
+            exit(1);
+    for (int i = 0; i < 2; i++)
+        pthread_join(thread[i], &failed[i]);
+    return failed[0] || failed[1] || !fakecuda_calls("cuGraphLaunch");
+}
+
+static void test_one_process(void **state)
+{
+    struct rig rig = {.n = 1, .process = in_one_process};
+    assert_int_equal(rig_run(&rig, 120), 0);
+}
+
 int main(void)
 {
     setenv("FAKECUDA_DEVICES", "2", 1);
@@ -437,6 +495,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_rank),
         cmocka_unit_test(test_two_ranks),
+        cmocka_unit_test(test_one_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
