@@ -463,9 +463,10 @@ GYRE_API const char *gyre_error(const struct gyre_comm *comm);
 GYRE_API int gyre_alloc(struct gyre_comm *comm, size_t bytes, void **memory);
 
 /* Memory of this rank's CUDA device (struct gyre_options says which), for the ranks of this node to
- * map on theirs. The host may not touch it. Devices of other ranks try the first such memory of a
- * rank, behind what they have queued. So let all ranks allocate before any queues an operation on a
- * stream that waits for others, with gyre_barrier() between.
+ * map on theirs. The host may not touch it. The first call has the devices of all ranks try copies
+ * of each other's memory; and each maps what it is given, behind what it has queued. So let all
+ * ranks allocate before any queues an operation on a stream that waits for others, with
+ * gyre_barrier() between.
  *   Errors:    GYRE_UNSUPPORTED (there is no device; the error says why), GYRE_INVALID (0 bytes),
  *              -ENOMEM, GYRE_TIMED_OUT (another rank's device has work queued that does not end),
  *              the communicator's failure.

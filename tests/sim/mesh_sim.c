@@ -81,7 +81,7 @@ int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, ui
     return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "this world has no devices");
 }
 
-bool gyre_domain_copies_proven(struct gyre_domain *domain)
+bool gyre_domain_try_copies(struct gyre_domain *domain)
 {
     (void)domain;
     return false;

@@ -127,7 +127,7 @@ bool gyre_domain_has_copy_queue(const struct gyre_domain *domain)
     return true;
 }
 
-bool gyre_domain_copies_proven(struct gyre_domain *domain)
+bool gyre_domain_try_copies(struct gyre_domain *domain)
 {
     (void)domain;
     return false;

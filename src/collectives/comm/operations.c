@@ -108,16 +108,17 @@ static int find_plan(struct gyre_comm *comm, const struct gyre_shape *shape,
     return gyre_comm_refused(comm, status);
 }
 
-/* `alone`: its stream will run the operation. */
+/* `stream`: has the operation in its order, NULL: none has. `alone`: that runs it. */
 static int start_plan(struct gyre_comm *comm, struct gyre_plan *plan,
-                      const struct gyre_request *request, bool alone, struct gyre_operation **op)
+                      const struct gyre_request *request, void *stream, bool alone,
+                      struct gyre_operation **op)
 {
     struct gyre_host_mirror *mirror = NULL;
     struct gyre_push_window *window = NULL;
     bool direct = alone || (comm->mesh && gyre_push_suits_device(comm->mesh, plan, request));
     int status;
     if (comm->mesh && !direct)
-        window = gyre_window_take(comm->mesh, plan, request);
+        window = gyre_window_take(comm->mesh, plan, request, stream);
     if (direct || window)
         status = gyre_fold_queue_open(&comm->progress->fold_queue, gyre_thread_trouble());
     else
@@ -145,7 +146,7 @@ static int start_plan(struct gyre_comm *comm, struct gyre_plan *plan,
 int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan,
                          const struct gyre_request *request, struct gyre_operation **op)
 {
-    return start_plan(comm, plan, request, false, op);
+    return start_plan(comm, plan, request, NULL, false, op);
 }
 
 int gyre_comm_start(struct gyre_comm *comm, const struct gyre_request *request,
@@ -348,9 +349,11 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_request *request, 
 
 /* -- streams ----------------------------------------------------------------------------------- */
 
-/* Makes what could not be made any more while a stream is held. */
+/* Makes what could not be made any more while a stream is held, and has copies between the node's
+ * devices tried. */
 static void prepare_for_streams(struct gyre_comm *comm)
 {
+    gyre_domain_try_copies(comm->domain);
     gyre_pinned_open(&comm->progress->fold_queue);
     if (comm->mesh)
         gyre_words_lock(comm->mesh);
@@ -420,7 +423,8 @@ static int begin_on(struct gyre_comm *comm, const struct gyre_request *request, 
     if (!status && captured)
         status = admit_to_graph(comm, request, &plan);
     if (!status)
-        status = start_plan(comm, plan, request, goes_alone(comm, plan, request), &op);
+        status = start_plan(comm, plan, request, captured ? NULL : stream,
+                            goes_alone(comm, plan, request), &op);
     if (status)
         return status;
     comm->progress->graphs |= captured;

@@ -42,6 +42,7 @@ struct gyre_mesh {
     struct gyre_fault *fault;         /* where this mesh records one; whoever runs turns reads it */
     struct gyre_mirror_pool *mirrors; /* host mirrors of operations that have to leave a device */
     struct gyre_push_window *windows; /* all that were made (device/window.h) */
+    uint64_t window_bytes;            /* of the longest that an operation has had use for */
     bool no_windows;                  /* some peer could not map one */
     uint32_t board_id, inbox_id;
 

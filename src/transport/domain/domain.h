@@ -235,9 +235,11 @@ int gyre_domain_unshare(struct gyre_domain *domain,
  * epoch, so its descriptor is closed. Any thread. */
 void gyre_domain_settle(struct gyre_domain *domain, const void *base);
 
-/* Whether nothing has to be tried before this rank shares CUDA memory: it has tried copies between
- * its device and the node's others, and they were right, or there are no others. Any thread. */
-bool gyre_domain_copies_proven(struct gyre_domain *domain);
+/* Whether this rank's device and the node's others copy each other's bytes rightly, or there are no
+ * others. The first call on a node whose ranks all have devices has all of them try, and blocks
+ * until they have, whatever their programs compute. Later calls ask nobody: by then a stream may
+ * wait for a peer. Any thread. */
+bool gyre_domain_try_copies(struct gyre_domain *domain);
 
 /* Lets go of memory from share() that work of a device may still use: it lives as long as the
  * process. Any thread. */

@@ -49,7 +49,7 @@ struct gyre_peer_bell {
 /* The result of the trial of copies between this process's device and others of the node. */
 struct gyre_domain_proof {
     pthread_mutex_t lock;
-    bool right;
+    bool tried, right;
     struct gyre_trouble wrong;
 };
 
@@ -220,9 +220,9 @@ int gyre_domain_come_to_mender(struct gyre_domain *domain, struct gyre_trouble *
 void gyre_domain_leave_mender(struct gyre_domain *domain);
 _Atomic uint32_t *gyre_domain_mender_word(void);
 
-/* Tries once, before CUDA memory is shared, whether this rank's device and the node's other devices
- * copy each other's bytes rightly. GYRE_UNSUPPORTED: they do not, or no trial could be made, and
- * memory stays with this rank. Any thread; blocks until peers answered. */
+/* Has all ranks of the node try once, before CUDA memory is shared, whether their devices copy each
+ * other's bytes rightly. GYRE_UNSUPPORTED: this rank's and some other do not, or no trial could be
+ * made, and memory stays with this rank. Any thread; blocks until peers have tried. */
 int gyre_domain_prove(struct gyre_domain *domain, struct gyre_trouble *trouble);
 
 /* Waits until a node peer's region of host memory `id` is mapped here. */

@@ -1,92 +1,96 @@
-/* Tries copies between the devices of a node, before this rank shares its first CUDA memory.
+/* Has copies between the devices of a node tried, before this rank shares its first CUDA memory, or
+ * lets the program's streams wait for peers.
  *
- * The trial (transport/memory/proof.h) uses a region of its own, and its result stays here for
+ * The watches of all ranks do it together (transport/watch/trial.c), and the result stays here for
  * later shares. Ranks that all have one device have nothing to try. A peer that could not try at
- * all (it had no memory left, say) is asked again the next time. Wrong bytes are remembered and
- * told once, and keep all memory of this rank to itself: operations and messages then go by way of
- * the host.
+ * all (it had no memory left, say) is asked again when the program allocates. Wrong bytes are
+ * remembered, and keep all memory of this rank to itself: operations and messages then go by way of
+ * the host. What was right the process remembers of the devices, for its other domains: those may
+ * begin while streams wait for peers.
  *
  * Tested by tests/program/cuda/unshared.c. */
 #include "transport/domain/inside.h"
 
 #include "base/log.h"
-#include "transport/memory/proof.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* Whether some rank of the node has a device that is not this rank's. */
+#define UUID_BYTES sizeof(((struct gyre_member *)0)->device)
+#define KNOWN_MOST 256u
+
+/* Two devices of which the process knows that the second copies rightly from and to memory of the
+ * first. */
+struct pair {
+    uint8_t device[2][UUID_BYTES];
+    bool here; /* the second is of a rank of this process, which maps memory in another way */
+};
+
+static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pair known[KNOWN_MOST];
+static uint32_t known_count;
+
+static struct pair pair_with(const struct gyre_domain *domain, uint32_t peer)
+{
+    const struct gyre_joined *joined = domain->joined;
+    struct pair pair = {.here = gyre_job_here(&domain->job, peer)};
+    memcpy(pair.device[0], joined->member[joined->rank].device, UUID_BYTES);
+    memcpy(pair.device[1], joined->member[peer].device, UUID_BYTES);
+    return pair;
+}
+
+static bool is_known_pair(const struct pair *pair)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < known_count && !found; i++)
+        found = known[i].here == pair->here &&
+                !memcmp(known[i].device, pair->device, sizeof(pair->device));
+    return found;
+}
+
+/* Goes through the devices of the node that are not this rank's and of which nothing is known yet.
+ * True: there are some. `learn`: they are known from now on, as far as there is room. */
+static bool look_at_others(const struct gyre_domain *domain, bool learn)
+{
+    bool any = false;
+    pthread_mutex_lock(&known_lock);
+    for (uint32_t peer = 0; peer < domain->joined->n; peer++) {
+        if (!gyre_domain_mapped(domain, peer) || !gyre_domain_has_cuda(domain, peer))
+            continue;
+        const struct pair pair = pair_with(domain, peer);
+        if (!memcmp(pair.device[0], pair.device[1], UUID_BYTES) || is_known_pair(&pair))
+            continue;
+        any = true;
+        if (learn && known_count < KNOWN_MOST)
+            known[known_count++] = pair;
+    }
+    pthread_mutex_unlock(&known_lock);
+    return any;
+}
+
 static bool has_others(const struct gyre_domain *domain)
 {
-    const struct gyre_joined *joined = domain->joined;
-    const uint8_t *own = joined->member[joined->rank].device;
-    for (uint32_t peer = 0; peer < joined->n; peer++) {
-        if (gyre_domain_mapped(domain, peer) && gyre_domain_has_cuda(domain, peer) &&
-            memcmp(joined->member[peer].device, own, sizeof(joined->member[peer].device)))
-            return true;
-    }
-    return false;
+    return look_at_others(domain, false);
 }
 
-/* Reads the marks that the answering peers have left. */
-static int read_marks(struct gyre_domain *domain, const struct gyre_region *region,
-                      const bool *agreed, struct gyre_trouble *trouble)
+/* Whether every rank of the node has a device. */
+static bool whole_node_has_devices(const struct gyre_domain *domain)
 {
-    const struct gyre_joined *joined = domain->joined;
-    int status = 0;
-    for (uint32_t peer = 0; !status && peer < joined->n; peer++) {
-        if (!agreed[peer])
-            continue;
-        status = gyre_proof_end(domain->lookup.copy_queue, region,
-                                (uint32_t)joined->member[peer].local_rank, trouble);
-        if (status)
-            gyre_trouble_wrap(trouble, "rank %u cannot write region %u", peer, GYRE_REGION_TRIAL);
-    }
-    return status;
-}
-
-static int try_with(struct gyre_domain *domain, const struct gyre_region *region,
-                    struct gyre_trouble *trouble)
-{
-    bool *agreed = calloc(domain->joined->n, sizeof(*agreed));
-    if (!agreed)
-        return gyre_trouble_set(trouble, -ENOMEM, "no memory to try copies between devices");
-    int status = gyre_proof_begin(domain->lookup.copy_queue, region, trouble);
-    if (!status)
-        status = gyre_watch_try(domain->watch, GYRE_REGION_TRIAL, region, agreed, trouble);
-    if (!status)
-        status = read_marks(domain, region, agreed, trouble);
-    free(agreed);
-    return status;
-}
-
-static int try_copies(struct gyre_domain *domain, struct gyre_trouble *trouble)
-{
-    struct gyre_region region;
-    const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
-    int status =
-        cuda->alloc(domain->cuda_device, gyre_proof_bytes((uint32_t)domain->joined->local_size),
-                    GYRE_SHARE_OPEN, &region, trouble);
-    if (status)
-        return status;
-    status = try_with(domain, &region, trouble);
-    cuda->free(&region);
-    return status;
+    bool all = true;
+    for (uint32_t peer = 0; peer < domain->joined->n; peer++)
+        all &= !gyre_domain_mapped(domain, peer) || gyre_domain_has_cuda(domain, peer);
+    return all;
 }
 
 static void find_out(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     struct gyre_domain_proof *proof = &domain->proof;
-    int status = try_copies(domain, trouble);
+    int status = gyre_watch_try(domain->watch, trouble);
+    proof->tried = true;
     proof->right = status == 0;
-    if (status != GYRE_CORRUPT)
-        return;
-    gyre_trouble_set(&proof->wrong, GYRE_UNSUPPORTED, "%s", trouble->text);
-    gyre_log(GYRE_LOG_WARN,
-             "copies between GPU %d of %s and another are wrong, so CUDA memory of rank %u goes by "
-             "way of the host: %s",
-             domain->cuda_device, gyre_host_name(), domain->joined->rank, trouble->text);
+    if (proof->right)
+        look_at_others(domain, true);
+    if (status == GYRE_CORRUPT)
+        gyre_trouble_set(&proof->wrong, GYRE_UNSUPPORTED, "%s", trouble->text);
 }
 
 int gyre_domain_prove(struct gyre_domain *domain, struct gyre_trouble *trouble)
@@ -105,13 +109,19 @@ int gyre_domain_prove(struct gyre_domain *domain, struct gyre_trouble *trouble)
     return status ? gyre_trouble_set(trouble, status, "%s", found.text) : 0;
 }
 
-bool gyre_domain_copies_proven(struct gyre_domain *domain)
+bool gyre_domain_try_copies(struct gyre_domain *domain)
 {
     struct gyre_domain_proof *proof = &domain->proof;
+    struct gyre_trouble why = {0};
     if (domain->cuda_device < 0 || !gyre_domain_shares(domain))
         return false;
+    if (!has_others(domain))
+        return true;
     pthread_mutex_lock(&proof->lock);
-    bool right = proof->right;
+    bool right = proof->right, due = !proof->tried && whole_node_has_devices(domain);
     pthread_mutex_unlock(&proof->lock);
-    return right || !has_others(domain);
+    if (due && !(right = gyre_domain_prove(domain, &why) == 0))
+        gyre_log(GYRE_LOG_INFO, "CUDA memory that peers do not map goes by way of the host: %s",
+                 why.text);
+    return right;
 }

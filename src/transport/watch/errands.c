@@ -248,7 +248,7 @@ void gyre_watch_let_go(struct gyre_watch *watch)
         return;
     atomic_store(&watch->takes_no_cuda, true);
     pthread_mutex_lock(&watch->lock);
-    while (watch->errands != NULL)
+    while (watch->errands != NULL || watch->trial.under_way)
         pthread_cond_wait(&watch->changed, &watch->lock);
     pthread_mutex_unlock(&watch->lock);
     gyre_watch_drop_all_cuda(watch);

@@ -3,8 +3,9 @@
  *     watch.c     the entry: start, goodbye, and calls of other threads
  *     thread.c    the process's thread, which serves the watches of all its groups
  *     loop.c      one watch's turn: events in, the failure detector's conclusions out
- *     share.c     regions that this process shares
  *     errands.c   what its peers share and take back, where a driver may delay it
+ *     trial.c     trials of copies between devices
+ *     share.c     regions that this process shares
  *     import.c    regions that its peers share
  *     redial.c    connections of its own that the watch makes anew
  *     visitors.c  whoever comes to the listener
@@ -53,6 +54,7 @@ struct gyre_watch_link { /* to one peer; same index as the failure detector's ch
     struct gyre_dial *dial; /* NULL: none */
     bool deaf;              /* the peer reads no more; its earlier messages are read to their end */
     bool wants_room;        /* epoll tells when the socket has room again */
+    bool awaits_trial;      /* the peer is told when this rank has tried copies */
     uint64_t ended_at;      /* written before `ended` */
     _Atomic bool ended;
     _Atomic int bell; /* the peer's doorbell + 1, 0: not passed */
@@ -62,6 +64,13 @@ struct gyre_watch_thread;  /* the process's; thread.c */
 struct gyre_watch_visitor; /* somebody at the listener */
 struct gyre_watch_export;  /* a region that this process shares */
 struct gyre_watch_errand;  /* something that a driver may delay */
+
+struct gyre_watch_trial { /* of copies from and to memory of this rank's device */
+    pthread_t thread;
+    bool runs, under_way; /* the thread was started, and not joined; it has not finished */
+    bool settled;         /* no other trial is due */
+    struct gyre_trouble found;
+};
 
 struct gyre_watch {
     struct gyre_watch_options is;
@@ -74,6 +83,7 @@ struct gyre_watch {
     struct gyre_watch_errand *errands, *done; /* in order; done ones are to be answered */
     pthread_t runner;                         /* of errands */
     bool runs, runner_ended, runner_leaves;   /* it was started; has nothing to do; gets no more */
+    struct gyre_watch_trial trial;
     pthread_mutex_t unmapping;  /* held while a region is taken out of the views and unmapped */
     _Atomic bool takes_no_cuda; /* any more */
     pthread_mutex_t lock;
@@ -225,6 +235,19 @@ void gyre_watch_hear_reply(struct gyre_watch *watch, uint32_t link,
                            const struct gyre_watch_message *message);
 void gyre_watch_drop_exports(struct gyre_watch *watch);
 
+/* Sleeps while *busy, at most as long as a peer's answer may take, or until the job has failed.
+ * False: the time is over. */
+bool gyre_watch_await(struct gyre_watch *watch, const bool *busy);
+
+/* Has each peer of this node try a region of CUDA memory that gyre_proof_begin() has filled; no
+ * peer keeps the region. agreed[rank], of all ranks, says whether the rank has copied rightly.
+ * Without the lock. */
+int gyre_watch_offer_trial(struct gyre_watch *watch, const struct gyre_region *region, bool *agreed,
+                           struct gyre_trouble *trouble);
+
+/* Has the peers of this node try copies of their own memory, and waits for the answers. */
+void gyre_watch_ask_to_try(struct gyre_watch *watch);
+
 struct gyre_watch_answer {       /* to an offer of a region */
     struct gyre_trouble trouble; /* why it is refused; status 0: it is not */
     bool copied;
@@ -247,6 +270,14 @@ void gyre_watch_answer_errands(struct gyre_watch *watch);
  * frees what is left, in a forked child errands that its parent does; nobody serves the watch. */
 void gyre_watch_dismiss_runner(struct gyre_watch *watch);
 void gyre_watch_drop_errands(struct gyre_watch *watch);
+
+/* -- trial.c ----------------------------------------------------------------------------------- */
+
+/* hear_try: a peer asks this rank to try. answer_tries: answers those that asked. end: no trial is
+ * under way when it returns; without the lock, when none is begun any more. */
+void gyre_watch_hear_try(struct gyre_watch *watch, uint32_t link);
+void gyre_watch_answer_tries(struct gyre_watch *watch);
+void gyre_watch_end_trial(struct gyre_watch *watch);
 
 /* -- loop.c ------------------------------------------------------------------------------------ */
 

@@ -109,6 +109,8 @@ static void hear_share(struct gyre_watch *watch, uint32_t index,
         gyre_watch_hear_reply(watch, index, message);
     else if (message->kind == GYRE_WATCH_SHARE || message->kind == GYRE_WATCH_UNSHARE)
         gyre_watch_hear_region(watch, index, message, passed);
+    else if (message->kind == GYRE_WATCH_TRY)
+        gyre_watch_hear_try(watch, index);
 }
 
 static void hear_message(struct gyre_watch *watch, uint32_t index,
@@ -263,6 +265,7 @@ uint64_t gyre_watch_serve(struct gyre_watch *watch, bool ready)
     gyre_watch_renewals_turn(watch, gyre_now_ns());
     gyre_watch_visitors_turn(watch, gyre_now_ns());
     gyre_watch_answer_errands(watch);
+    gyre_watch_answer_tries(watch);
     gyre_watch_turn(watch);
     uint64_t wake = wake_at(watch);
     pthread_mutex_unlock(&watch->lock);

@@ -185,6 +185,17 @@ static bool all_answered(const struct gyre_watch *watch, struct gyre_watch_expor
     return export->waiting == 0;
 }
 
+bool gyre_watch_await(struct gyre_watch *watch, const bool *busy)
+{
+    uint64_t left = answer_time(watch);
+
+    while (*busy && atomic_load(&watch->is.health->status) == 0 && left > 0) {
+        uint64_t slept = doze(watch, left);
+        left -= slept < left ? slept : left;
+    }
+    return !*busy || left > 0;
+}
+
 /* Sleeps until all have answered, the job has failed, or the time is over. */
 static int await_answers(struct gyre_watch *watch, struct gyre_watch_export *export,
                          struct gyre_trouble *trouble)
@@ -310,22 +321,35 @@ static int read_answers(struct gyre_watch *watch, const struct gyre_watch_export
                                                                                 : status;
 }
 
-int gyre_watch_try(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
-                   bool *agreed, struct gyre_trouble *trouble)
+int gyre_watch_offer_trial(struct gyre_watch *watch, const struct gyre_region *region, bool *agreed,
+                           struct gyre_trouble *trouble)
 {
     struct gyre_watch_export *export;
-    int status = check_process(watch, trouble);
 
-    if (status != 0)
-        return status;
     pthread_mutex_lock(&watch->lock);
-    status = share_locked(watch, id, region, GYRE_WATCH_TRIAL, &export, trouble);
+    int status = share_locked(watch, GYRE_REGION_TRIAL, region, GYRE_WATCH_TRIAL, &export, trouble);
     if (export != NULL) {
         status = read_answers(watch, export, status, agreed);
-        remove_export(watch, id);
+        remove_export(watch, GYRE_REGION_TRIAL);
     }
     pthread_mutex_unlock(&watch->lock);
     return status;
+}
+
+void gyre_watch_ask_to_try(struct gyre_watch *watch)
+{
+    const struct gyre_watch_message message = {.kind = GYRE_WATCH_TRY, .id = GYRE_REGION_TRIALS};
+    struct gyre_trouble ignored = {0};
+    const bool asks = *find_export(watch, GYRE_REGION_TRIALS) != NULL;
+    struct gyre_watch_export *export =
+        asks ? NULL : add_export(watch, GYRE_REGION_TRIALS, GYRE_MEMORY_CUDA);
+
+    if (export == NULL)
+        return;
+    for (uint32_t i = 0; i < watch->links; i++)
+        ask_peer(watch, export, i, &message, -1);
+    await_answers(watch, export, &ignored);
+    remove_export(watch, GYRE_REGION_TRIALS);
 }
 
 /* Withdraws a region and waits until the peers have unmapped it; not where the job has failed. */

@@ -282,6 +282,7 @@ void gyre_watch_stop(struct gyre_watch *watch)
         say_goodbye(watch);
         pthread_mutex_unlock(&watch->lock);
         gyre_watch_dismiss_runner(watch);
+        gyre_watch_end_trial(watch);
         gyre_watch_dismiss(watch);
         flush_last_words(watch);
     }

@@ -112,6 +112,7 @@ void gyre_watch_refuse(struct gyre_watch *watch, struct gyre_activity *activity,
 #define GYRE_REGION_WAKER  3u
 #define GYRE_REGION_TRIAL  4u
 #define GYRE_REGION_RECORD 5u
+#define GYRE_REGION_TRIALS 6u  /* no region: peers say that they have tried */
 #define GYRE_REGION_FIRST  16u /* the lowest id of any other region */
 
 /* Offers a region to the peers of this node under `id` (unique in this process) and waits until
@@ -125,12 +126,12 @@ int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_re
  * rank of this process, and no kernel of its device may be given the region. Any thread. */
 bool gyre_watch_copied(struct gyre_watch *watch, uint32_t id);
 
-/* Has each peer of this node try (transport/memory/proof.h) a region of CUDA memory that
- * gyre_proof_begin() has filled. Waits for all answers; no peer keeps the region. agreed[rank], of
- * all ranks, says whether the rank has copied rightly. 0: all living peers have. GYRE_CORRUPT: some
- * peer copied wrong bytes. GYRE_UNSUPPORTED: some peer cannot map the region. Any thread. */
-int gyre_watch_try(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
-                   bool *agreed, struct gyre_trouble *trouble);
+/* Has all ranks of this node that have a device try whether peers copy rightly from and to its
+ * memory (transport/memory/proof.h), each in a thread of its watch, whatever the programs compute.
+ * Waits until all have. 0: this rank's memory is copied rightly. GYRE_CORRUPT: some peer copied
+ * wrong bytes, which the log tells. GYRE_UNSUPPORTED: some peer could not try. GYRE_TIMED_OUT: a
+ * device did not get to it. Any thread. */
+int gyre_watch_try(struct gyre_watch *watch, struct gyre_trouble *trouble);
 
 /* Has the peers unmap a region. Waits for CUDA memory only, as long as share(): a classic IPC
  * handle must be closed before its memory is freed, while pages of host memory live as long as any

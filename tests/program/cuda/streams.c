@@ -639,17 +639,14 @@ static void streams_wait_for_slow_peers(void **state)
 
 /* -- memory that comes late -------------------------------------------------------------------- */
 
-/* Rank 0 has put an operation and a copy behind it on its stream when rank 1 shares its first
- * memory. Rank 0's device cannot try that before rank 1 has called the operation. */
-static int queue_first(struct gyre_comm *comm, struct rig *rig)
+/* Rank 0 puts an operation and a copy behind it on its stream before rank 1 calls the operation. */
+static int queue_first(struct gyre_comm *comm, struct rig *rig, void *memory)
 {
-    void *memory = NULL;
     CUcontext context;
     CUstream stream;
     pthread_t teller;
     int32_t *host = malloc(COUNT * 4);
-    int bad = rig_check(gyre_alloc_device(comm, COUNT * 4, &memory) == 0, comm, "memory") ||
-              failed(cuDevicePrimaryCtxRetain(&context, gyre_device(comm))) ||
+    int bad = failed(cuDevicePrimaryCtxRetain(&context, gyre_device(comm))) ||
               failed(cuCtxPushCurrent(context)) ||
               failed(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     if (bad)
@@ -659,23 +656,60 @@ static int queue_first(struct gyre_comm *comm, struct rig *rig)
           copy(host, memory, stream) || failed(cuStreamSynchronize(stream));
     atomic_store(&rig->shared->flag, 1);
     pthread_join(teller, NULL);
-    int status = gyre_barrier(comm);
-    rig_note(rig, comm, status, rig_now());
     free(host);
-    return bad + (gyre_finalize(comm) == 0) + rig_check(status < 0, comm, "the job has failed");
+    return bad;
 }
 
-static int come_late(struct gyre_comm *comm, struct rig *rig)
+/* Memory of both ranks. Rank 1 comes to the operation when rank 0's stream waits for it. */
+static int begin_late(struct gyre_comm *comm, struct rig *rig, void **memory)
 {
-    void *memory;
+    int bad = rig_check(gyre_alloc_device(comm, COUNT * 4, memory) == 0, comm, "memory") ||
+              rig_check(gyre_barrier(comm) == 0, comm, "all have memory");
     if (gyre_rank(comm) == 0)
-        return queue_first(comm, rig);
+        return bad || queue_first(comm, rig, *memory);
     rig_until(&rig->shared->flag, 1);
     atomic_fetch_add(&rig->shared->ready, 1);
-    int status = gyre_alloc_device(comm, COUNT * 4, &memory);
+    return bad;
+}
+
+/* Rank 0's device tries and maps what rank 1 shares: all have tried when rank 0 allocated. */
+static int share_late(struct gyre_comm *comm, struct rig *rig)
+{
+    void *memory = NULL, *late = NULL;
+    int bad = gyre_rank(comm) == 0 ? begin_late(comm, rig, &memory) : 0;
+    if (gyre_rank(comm) == 1) {
+        bad = rig_check(gyre_barrier(comm) == 0, comm, "rank 0 has memory");
+        rig_until(&rig->shared->flag, 1);
+        bad = bad || rig_check(gyre_alloc_device(comm, COUNT * 4, &late) == 0, comm, "late memory");
+        bad = bad || rig_check(gyre_all_reduce(comm, late, late, COUNT, GYRE_I32, GYRE_SUM) == 0,
+                               comm, "a sum of late memory");
+    }
+    return gyre_finalize(comm) || bad;
+}
+
+static void late_memory_is_served(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run(&(struct rig){.n = 2, .transport = "auto", .body = share_late}, 60),
+                     0);
+}
+
+/* Rank 0's device cannot let go of memory that rank 1 frees before rank 1 has called the operation,
+ * nor map any that comes behind. */
+static int come_late(struct gyre_comm *comm, struct rig *rig)
+{
+    void *memory = NULL, *late;
+    int bad = begin_late(comm, rig, &memory), status;
+    if (gyre_rank(comm) == 0) {
+        status = gyre_barrier(comm);
+        bad += rig_check(status < 0, comm, "the job has failed");
+    } else {
+        bad += rig_check(gyre_free(comm, memory) == 0, comm, "gyre_free");
+        status = gyre_alloc_device(comm, COUNT * 4, &late);
+    }
     rig_note(rig, comm, status, rig_now());
     gyre_finalize(comm);
-    return 0;
+    return bad;
 }
 
 /* Rank 1 is told, or it is killed while it waits. Nobody hangs either way. */
@@ -759,6 +793,7 @@ int main(void)
         cmocka_unit_test(the_helper_naps_as_long_as_it_says),
         cmocka_unit_test(a_wide_exchange_stands_on_the_stream),
         cmocka_unit_test(messages_need_nothing_new),
+        cmocka_unit_test(late_memory_is_served),
         cmocka_unit_test(late_memory_is_refused),
         cmocka_unit_test(streams_wait_for_slow_peers),
     };

@@ -89,10 +89,15 @@ static void import_refused_once(void **state)
     run(refuse_once, share_twice);
 }
 
+/* Neither a trial has one, whoever wishes it, nor the memory. */
 static void no_handles(const struct rig *rig, int rank)
 {
+    char fail[512] = "";
     share_classic(rig, rank);
-    setenv("FAKECUDA_FAIL", "cuIpcGetMemHandle:1:CUDA_ERROR_NOT_SUPPORTED", 1);
+    for (int nth = 1; nth <= 8; nth++)
+        snprintf(fail + strlen(fail), sizeof(fail) - strlen(fail),
+                 "%scuIpcGetMemHandle:%d:CUDA_ERROR_NOT_SUPPORTED", nth > 1 ? "," : "", nth);
+    setenv("FAKECUDA_FAIL", fail, 1);
 }
 
 static int keep_to_oneself(struct gyre_comm *comm, struct rig *rig)
@@ -208,6 +213,34 @@ static int distrust(struct gyre_comm *comm, struct rig *rig)
     return share_end(comm, bad);
 }
 
+/* No rank has called gyre_alloc_device(): the first sum of memory that no peer maps finds out. */
+static int distrust_at_first_sum(struct gyre_comm *comm, struct rig *rig)
+{
+    enum { COUNT = 100000 };
+    static int32_t numbers[COUNT];
+    struct gyre_region memory;
+    const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
+    int rank = gyre_rank(comm);
+    (void)rig;
+    int bad = rig_check(!cuda->alloc(gyre_device(comm), LENGTH, GYRE_SHARE_OPEN, &memory, NULL),
+                        comm, "memory");
+    if (bad)
+        return bad;
+    for (int i = 0; i < COUNT; i++)
+        numbers[i] = rank + i;
+    for (int round = 1; round <= 2 && !bad; round++) {
+        bad += share_copy(comm, memory.base, numbers, sizeof(numbers));
+        bad +=
+            rig_check(!gyre_all_reduce(comm, memory.base, memory.base, COUNT, GYRE_I32, GYRE_SUM),
+                      comm, "gyre_all_reduce");
+    }
+    bad += share_copy(comm, numbers, memory.base, sizeof(numbers));
+    cuda->free(&memory);
+    for (int i = 0; i < COUNT && !bad; i++)
+        bad += rig_check(numbers[i] == RANKS * (RANKS - 1) / 2 + RANKS * i, comm, "the sum");
+    return share_end(comm, bad);
+}
+
 /* How often ranks wrote the words to standard error while the job ran. */
 static int run_and_count(struct rig *rig, const char *words)
 {
@@ -232,13 +265,13 @@ static void wrong_copies_are_found(void **state)
 {
     static const share_readying modes[] = {share_two_devices, share_classic};
     (void)state;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 4; i++)
         for (wrong = 1; wrong <= 3; wrong++) {
             struct rig rig = {.n = RANKS,
                               .transport = "shm",
                               .before = wrong_copies,
-                              .body = distrust,
-                              .argument = (void *)(uintptr_t)&modes[i]};
+                              .body = i < 2 ? distrust : distrust_at_first_sum,
+                              .argument = (void *)(uintptr_t)&modes[i % 2]};
             assert_int_equal(run_and_count(&rig, "and another are wrong"), RANKS);
         }
 }

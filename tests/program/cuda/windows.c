@@ -5,8 +5,11 @@
 #include "device/device.h"
 #include "rig/test.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define COUNT 150001u /* elements of a block */
 
@@ -141,11 +144,10 @@ static int gather_and_exchange(struct gyre_comm *comm, struct rig *rig)
 }
 
 /* Rank 1 has its buffers on the host, so all leave the device; windows are left for mirrors. */
-static int leave_devices(struct gyre_comm *comm, struct rig *rig)
+static int leave(struct gyre_comm *comm, bool proven)
 {
     struct bench bench = {0};
-    int bad = set_up(comm, &bench, true);
-    (void)rig;
+    int bad = set_up(comm, &bench, proven);
     for (int i = 0; i < 2 * WAYS && !bad; i++) {
         uint64_t moved;
         bad = try_sum(comm, &bench, (enum way)(i % WAYS), gyre_rank(comm) == 1 ? HOST : APART,
@@ -154,17 +156,141 @@ static int leave_devices(struct gyre_comm *comm, struct rig *rig)
     return tear_down(comm, &bench) || bad;
 }
 
-/* No copies between the two devices have been tried, and an operation is no time for it. */
-static int try_nothing(struct gyre_comm *comm, struct rig *rig)
+static int leave_devices(struct gyre_comm *comm, struct rig *rig)
+{
+    (void)rig;
+    return leave(comm, true);
+}
+
+static int leave_untried(struct gyre_comm *comm, struct rig *rig)
+{
+    (void)rig;
+    return leave(comm, false);
+}
+
+/* The first operation on a device's memory, whichever it is, has the ranks try copies between their
+ * devices, which move less over the host than a mirror would. */
+static int try_first(struct gyre_comm *comm, struct rig *rig)
 {
     struct bench bench = {0};
-    int bad = set_up(comm, &bench, false), maps = fakecuda_calls("cuMemMap");
+    const enum way first = *(const enum way *)rig->argument;
+    int bad = set_up(comm, &bench, false);
+    for (int i = 0; i < 2 * WAYS && !bad; i++) {
+        uint64_t moved = 1;
+        bad = try_sum(comm, &bench, (enum way)((first + i) % WAYS), APART, i >= WAYS, &moved) ||
+              rig_check(moved < (i ? 1 : COUNT * 4), comm, "bytes of a sum went over the host");
+    }
+    return tear_down(comm, &bench) || bad;
+}
+
+/* So do ranks of one process that one thread holds: no call waits for another's. */
+static int sum_in_one_process(void)
+{
+    enum { RANKS = 2 };
+    struct gyre_comm *comm[RANKS];
+    struct bench bench[RANKS] = {{0}};
+    int bad = gyre_init_in_process(comm, RANKS, NULL, NULL) != 0;
+    for (int r = 0; r < RANKS && !bad; r++) {
+        CUcontext context;
+        bench[r].bytes = COUNT * 4;
+        bad = cuDevicePrimaryCtxRetain(&context, gyre_device(comm[r])) ||
+              cuCtxPushCurrent(context) || cuMemAlloc(&bench[r].apart, COUNT * 4) ||
+              cuStreamCreate(&bench[r].stream, CU_STREAM_NON_BLOCKING);
+    }
+    for (int r = 0; r < RANKS && !bad; r++) {
+        void *memory = (void *)(uintptr_t)bench[r].apart;
+        bad =
+            gyre_all_reduce_on(comm[r], memory, memory, COUNT, GYRE_I32, GYRE_SUM, bench[r].stream);
+    }
+    for (int r = 0; r < RANKS && !bad; r++)
+        bad = cuStreamSynchronize(bench[r].stream);
+    for (int r = 0; r < RANKS && !bad; r++)
+        bad = gyre_finalize(comm[r]);
+    return bad;
+}
+
+/* Rank 1's stream waits for its program, and a copy behind the wait stands on an engine, so its
+ * device can try nothing. */
+static int hold_a_stream(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench = {0};
+    static _Atomic uint64_t word[512] __attribute__((aligned(4096)));
+    const bool holds = gyre_rank(comm) == 1;
+    uint64_t moved;
+    int bad = set_up(comm, &bench, false);
+    if (holds && !bad)
+        bad = cuMemHostRegister((void *)word, sizeof(word),
+                                CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) ||
+              cuStreamWaitValue64(bench.stream, (CUdeviceptr)(uintptr_t)word, 1,
+                                  CU_STREAM_WAIT_VALUE_GEQ) ||
+              cuMemcpyAsync(bench.apart, bench.apart + 8, 8, bench.stream);
     (void)rig;
-    for (int way = 0; way < WAYS && !bad; way++) {
-        uint64_t moved = 0;
-        bad = try_sum(comm, &bench, (enum way)way, APART, false, &moved) ||
-              rig_check(moved == 2 * COUNT * 4 && fakecuda_calls("cuMemMap") == maps, comm,
-                        "memory was shared between devices that had not been tried");
+    for (uint64_t i = 0; i < COUNT; i++)
+        ((int32_t *)bench.memory[HOST][0])[i] = value(gyre_rank(comm), 0, i);
+    bad = bad || rig_check(gyre_barrier(comm) == 0, comm, "a stream is held");
+    if (holds)
+        bad = bad ||
+              rig_check(sum(comm, &bench, RUN, bench.memory[HOST][0], bench.memory[HOST][1]) == 0,
+                        comm, "a sum of the host's memory");
+    else
+        bad = bad || try_sum(comm, &bench, RUN, APART, false, &moved);
+    word[0] = 1;
+    return tear_down(comm, &bench) || bad;
+}
+
+/* Rank 1 is stopped, and killed when rank 0 waits for its trial. */
+static int lose_a_rank(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench = {0};
+    const enum way way = *(const enum way *)rig->argument;
+    int bad = set_up(comm, &bench, false);
+    rig->shared->ready++;
+    rig_until(&rig->shared->flag, 1);
+    rig->shared->ready++;
+    int status = bad ? 0 : sum(comm, &bench, way, bench.memory[APART][0], bench.memory[APART][1]);
+    rig_note(rig, comm, status ? gyre_barrier(comm) : 0, rig_now());
+    gyre_finalize(comm);
+    return bad;
+}
+
+/* -- one behind the other ---------------------------------------------------------------------- */
+
+/* Sums of two lengths stand on a stream, each of what the one before has left, and none waits for
+ * the host. */
+static int queue_sums(struct gyre_comm *comm, const struct bench *bench, uint64_t *moved)
+{
+    void *const *memory = bench->memory[APART];
+    const uint64_t n = (uint64_t)gyre_size(comm), before = fakecuda_host_bytes();
+    for (int i = 0; i < 4; i++)
+        if (gyre_all_reduce_on(comm, memory[i % 2], memory[1 - i % 2], i % 2 ? 2 * COUNT : COUNT,
+                               GYRE_I32, GYRE_SUM, bench->stream))
+            return rig_check(false, comm, "a queued sum");
+    if (cuStreamSynchronize(bench->stream) || alone_await_end(comm))
+        return rig_check(false, comm, "the end of queued sums");
+    *moved = fakecuda_host_bytes() - before;
+    if (carry(bench, bench->host, memory[0]))
+        return rig_check(false, comm, "a copy");
+    for (uint64_t i = 0; i < COUNT; i++)
+        if (bench->host[i] != (int32_t)(n * n * n * n))
+            return rig_check(false, comm, "the elements of queued sums");
+    return 0;
+}
+
+/* The window of the first round may be too short, for want of a quiet moment. */
+static int queue_rounds(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench = {0};
+    int bad = set_up(comm, &bench, false);
+    (void)rig;
+    for (int round = 0; round < 4 && !bad; round++) {
+        uint64_t moved = 1;
+        for (uint64_t i = 0; i < 2 * COUNT; i++)
+            bench.host[i] = 1;
+        bad = carry(&bench, bench.memory[APART][0], bench.host) ||
+              carry(&bench, bench.memory[APART][1], bench.host) ||
+              rig_check(gyre_barrier(comm) == 0, comm, "a round") ||
+              queue_sums(comm, &bench, &moved) ||
+              rig_check(!round || moved == 0, comm, "bytes of queued sums went over the host");
     }
     return tear_down(comm, &bench) || bad;
 }
@@ -206,10 +332,73 @@ static void host_memory_makes_all_leave(void **state)
     run(3, leave_devices);
 }
 
-static void untried_devices_share_nothing(void **state)
+static void a_first_operation_tries_the_devices(void **state)
+{
+    static const char *const devices[] = {"0,1,0,1", "0,0,0,0", "0,1,1,1"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        setenv("GYRE_DEVICES", devices[i], 1);
+        for (int first = 0; first < WAYS; first++) {
+            enum way way = (enum way)first;
+            struct rig rig = {
+                .n = 2 + first % 2, .transport = "auto", .body = try_first, .argument = &way};
+            assert_int_equal(rig_run(&rig, 60), 0);
+        }
+    }
+    setenv("GYRE_DEVICES", "0,1,0,1", 1);
+}
+
+static void ranks_of_one_thread_try_them(void **state)
+{
+    int ended = 0;
+    (void)state;
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(sum_in_one_process());
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_int_equal(ended, 0);
+}
+
+static void other_memory_takes_part_in_the_first(void **state)
 {
     (void)state;
-    run(2, try_nothing);
+    run(2, leave_untried);
+    run(3, leave_untried);
+}
+
+static void a_held_stream_costs_the_dead_time(void **state)
+{
+    struct rig rig = {.n = 2, .transport = "auto", .dead_ms = 2000, .body = hold_a_stream};
+    (void)state;
+    assert_int_equal(rig_run(&rig, 60), 0);
+}
+
+static void a_rank_lost_in_the_trial_is_named(void **state)
+{
+    (void)state;
+    for (int i = 0; i < WAYS; i++) {
+        int ended;
+        enum way way = (enum way)i;
+        struct rig rig = {
+            .n = 2, .transport = "auto", .dead_ms = 20000, .body = lose_a_rank, .argument = &way};
+        rig_start(&rig);
+        rig_until(&rig.shared->ready, 2);
+        kill(rig.pid[1], SIGSTOP);
+        assert_int_equal(waitpid(rig.pid[1], &ended, WUNTRACED), rig.pid[1]);
+        rig.shared->flag = 1;
+        rig_until(&rig.shared->ready, 3);
+        kill(rig.pid[1], SIGKILL);
+        assert_int_equal(rig_wait(&rig, 60, 1u << 1), 0);
+        assert_int_equal(rig.shared->status[0], GYRE_PEER_LOST);
+        assert_non_null(strstr(rig.shared->error[0], "rank 1"));
+    }
+}
+
+static void queued_operations_share_a_window(void **state)
+{
+    (void)state;
+    run(2, queue_rounds);
+    run(3, queue_rounds);
 }
 
 static void a_part_leaves_no_window(void **state)
@@ -223,7 +412,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_goes_over_the_host),
         cmocka_unit_test(host_memory_makes_all_leave),
-        cmocka_unit_test(untried_devices_share_nothing),
+        cmocka_unit_test(a_first_operation_tries_the_devices),
+        cmocka_unit_test(ranks_of_one_thread_try_them),
+        cmocka_unit_test(other_memory_takes_part_in_the_first),
+        cmocka_unit_test(a_held_stream_costs_the_dead_time),
+        cmocka_unit_test(a_rank_lost_in_the_trial_is_named),
+        cmocka_unit_test(queued_operations_share_a_window),
         cmocka_unit_test(a_part_leaves_no_window),
     };
     setenv("FAKECUDA_DEVICES", "2", 1);

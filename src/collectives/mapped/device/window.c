@@ -2,8 +2,13 @@
  *
  *     first ─▶ [ INPUT │ OUTPUT │ free ] ─▶ [ idle ] ─▶ …      a sixteenth of the device at most
  *
- * A window is idle when its operation is over and the stream, if it had one, has passed. Tested by
- * tests/program/cuda/windows.c. */
+ * A window is idle when its operation is over and the stream, if it had one, has passed. An
+ * operation on the same stream need not wait for that: the stream itself is there in time, and the
+ * copy of INPUT stands behind the word that says so. So operations that a program queues on a
+ * stream, one behind the other, use one window. The next window is as long as the longest that any
+ * operation has had use for.
+ *
+ * Tested by tests/program/cuda/windows.c. */
 #include "collectives/mapped/device/window.h"
 
 #include "base/clock.h"
@@ -14,6 +19,7 @@
 #include <stdlib.h>
 
 #define LEAST_BYTES (UINT64_C(2) << 20)
+#define PER_THREAD  ((void *)2) /* CU_STREAM_PER_THREAD: another stream in each thread */
 #define GRAIN       4096u
 #define SHARE       16u /* of the device's memory: a window may be one part of so many */
 #define PASS_NS     UINT64_C(2000000000) /* that a stream is waited for */
@@ -23,7 +29,10 @@ struct gyre_push_window {
     struct gyre_fold_queue *fold_queue;
     uint8_t *memory;
     uint64_t bytes;
-    bool used, asked, giving, on_stream; /* asked, giving: copies of INPUT and OUTPUT are posted */
+    uint32_t users;         /* operations that have not ended */
+    bool asked, giving;     /* copies of INPUT and OUTPUT are posted */
+    bool on_stream, leaves; /* leaves: the stream says when it has passed */
+    void *stream;           /* the last user's; NULL: none */
     struct gyre_stream_wait way;
     const void *input; /* the program's; NULL: this rank has none */
     void *output;
@@ -50,17 +59,34 @@ static bool suits_window(const struct gyre_mesh *mesh, const struct gyre_plan *p
 
 static bool is_idle_window(const struct gyre_push_window *window)
 {
-    return !window->used && gyre_stream_wait_passed(&window->way);
+    return !window->users && gyre_stream_wait_passed(&window->way);
 }
 
-/* The smallest idle window that is large enough. */
-static struct gyre_push_window *find_window(const struct gyre_mesh *mesh, uint64_t bytes)
+/* Whether an operation on the stream comes behind all that use the window. */
+static bool comes_behind(const struct gyre_push_window *window, const void *stream)
+{
+    return stream && stream != PER_THREAD && window->leaves && window->stream == stream;
+}
+
+/* The smallest window that is large enough and that an operation on the stream may use; NULL as the
+ * stream: one on none. */
+static struct gyre_push_window *find_window(const struct gyre_mesh *mesh, uint64_t bytes,
+                                            const void *stream)
 {
     struct gyre_push_window *found = NULL;
     for (struct gyre_push_window *it = mesh->windows; it; it = it->next)
-        if (is_idle_window(it) && it->bytes >= bytes && (!found || it->bytes < found->bytes))
+        if ((is_idle_window(it) || comes_behind(it, stream)) && it->bytes >= bytes &&
+            (!found || it->bytes < found->bytes))
             found = it;
     return found;
+}
+
+static uint64_t longest_window(const struct gyre_mesh *mesh)
+{
+    uint64_t longest = 0;
+    for (const struct gyre_push_window *it = mesh->windows; it; it = it->next)
+        longest = it->bytes > longest ? it->bytes : longest;
+    return longest;
 }
 
 /* A window's bytes: a power of two, so that a few of them serve all. */
@@ -106,11 +132,9 @@ static bool share_window(struct gyre_mesh *mesh, struct gyre_push_window *window
 }
 
 /* Makes a window, in a quiet moment: to share memory may wait for a device. */
-static struct gyre_push_window *make_window(struct gyre_mesh *mesh, uint64_t bytes)
+static struct gyre_push_window *make_window(struct gyre_mesh *mesh, uint64_t length)
 {
-    const uint64_t length = length_of_window(bytes);
-    if (!gyre_domain_copies_proven(mesh->domain) || !has_memory(mesh, length) ||
-        !gyre_quiet_begin())
+    if (!gyre_domain_try_copies(mesh->domain) || !has_memory(mesh, length) || !gyre_quiet_begin())
         return NULL;
     struct gyre_push_window *window = calloc(1, sizeof(*window));
     if (window)
@@ -126,25 +150,56 @@ static struct gyre_push_window *make_window(struct gyre_mesh *mesh, uint64_t byt
     return window;
 }
 
-struct gyre_push_window *gyre_window_take(struct gyre_mesh *mesh, struct gyre_plan *plan,
-                                          const struct gyre_request *request)
+/* Finds a window, or makes one. Also makes one where a longer one had been needed before, when no
+ * moment was quiet. */
+static struct gyre_push_window *obtain_window(struct gyre_mesh *mesh, uint64_t bytes,
+                                              const void *stream)
 {
-    if (!suits_window(mesh, plan, request) || !gyre_plan_bind_whole(plan, mesh->n, mesh->rank))
+    const uint64_t length = length_of_window(bytes);
+    struct gyre_push_window *window = find_window(mesh, bytes, stream), *made = NULL;
+    if (length > mesh->window_bytes && has_memory(mesh, length))
+        mesh->window_bytes = length;
+    if (!window || longest_window(mesh) < mesh->window_bytes)
+        made = make_window(mesh, length < mesh->window_bytes ? mesh->window_bytes : length);
+    return made ? made : window;
+}
+
+static uint64_t place_of_output(const struct gyre_mesh *mesh, const struct gyre_plan *plan)
+{
+    return gyre_round_up(gyre_shape_input_bytes(&plan->shape, mesh->n, mesh->rank), GRAIN);
+}
+
+/* Of buffers that have use for one; NULL: there is none now. */
+static struct gyre_push_window *window_for(struct gyre_mesh *mesh, struct gyre_plan *plan,
+                                           const void *stream)
+{
+    return gyre_plan_bind_whole(plan, mesh->n, mesh->rank)
+               ? obtain_window(mesh,
+                               place_of_output(mesh, plan) +
+                                   gyre_shape_output_bytes(&plan->shape, mesh->n, mesh->rank),
+                               stream)
+               : NULL;
+}
+
+struct gyre_push_window *gyre_window_take(struct gyre_mesh *mesh, struct gyre_plan *plan,
+                                          const struct gyre_request *request, void *stream)
+{
+    struct gyre_push_window *window =
+        suits_window(mesh, plan, request) ? window_for(mesh, plan, stream) : NULL;
+    if (!window)
         return NULL;
-    const uint64_t in_bytes = gyre_shape_input_bytes(&plan->shape, mesh->n, mesh->rank);
-    const uint64_t out_bytes = gyre_shape_output_bytes(&plan->shape, mesh->n, mesh->rank);
-    const uint64_t apart = gyre_round_up(in_bytes, GRAIN);
-    struct gyre_push_window *window = find_window(mesh, apart + out_bytes);
-    if (!window && !(window = make_window(mesh, apart + out_bytes)))
-        return NULL;
-    window->used = true;
-    window->asked = window->giving = window->on_stream = false;
-    window->way = (struct gyre_stream_wait){0};
-    window->input = in_bytes ? request->input.address : NULL;
-    window->output = out_bytes ? request->output.address : NULL;
-    window->there = window->memory + apart;
-    window->in_bytes = in_bytes;
-    window->out_bytes = out_bytes;
+    if (is_idle_window(window)) {
+        window->asked = window->giving = window->on_stream = false;
+        window->way = (struct gyre_stream_wait){0};
+    }
+    window->users++;
+    window->leaves = false;
+    window->stream = stream;
+    window->in_bytes = gyre_shape_input_bytes(&plan->shape, mesh->n, mesh->rank);
+    window->out_bytes = gyre_shape_output_bytes(&plan->shape, mesh->n, mesh->rank);
+    window->input = window->in_bytes ? request->input.address : NULL;
+    window->output = window->out_bytes ? request->output.address : NULL;
+    window->there = window->memory + place_of_output(mesh, plan);
     return window;
 }
 
@@ -160,7 +215,7 @@ void gyre_window_use(struct gyre_operation *op, struct gyre_push_window *window)
 void gyre_window_release(struct gyre_push_window *window)
 {
     if (window)
-        window->used = false;
+        window->users--;
 }
 
 /* -- copies ------------------------------------------------------------------------------------ */
@@ -200,20 +255,28 @@ int gyre_window_post_in(struct gyre_push_window *window, void *stream,
 {
     if (!window)
         return 0;
+    const struct gyre_stream_word before = {window->way.passed, window->way.value, false};
+    int status = gyre_stream_wait_passed(&window->way)
+                     ? 0
+                     : gyre_fold_queue_words_on(window->fold_queue, stream, &before, 1, trouble);
     window->on_stream = true;
     window->way = *way;
-    return window->input ? gyre_fold_queue_copy_on(window->fold_queue, stream, window->memory,
-                                                   window->input, window->in_bytes, trouble)
-                         : 0;
+    return window->input && !status
+               ? gyre_fold_queue_copy_on(window->fold_queue, stream, window->memory, window->input,
+                                         window->in_bytes, trouble)
+               : status;
 }
 
-int gyre_window_post_out(const struct gyre_push_window *window, void *stream,
+int gyre_window_post_out(struct gyre_push_window *window, void *stream,
                          struct gyre_trouble *trouble)
 {
-    return window && window->output
-               ? gyre_fold_queue_copy_on(window->fold_queue, stream, window->output, window->there,
-                                         window->out_bytes, trouble)
-               : 0;
+    int status = window && window->output
+                     ? gyre_fold_queue_copy_on(window->fold_queue, stream, window->output,
+                                               window->there, window->out_bytes, trouble)
+                     : 0;
+    if (window)
+        window->leaves = status == 0;
+    return status;
 }
 
 /* -- their end --------------------------------------------------------------------------------- */

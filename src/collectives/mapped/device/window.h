@@ -4,11 +4,12 @@
  *                                            └─▶ PUSH by devices ────┘
  *
  * The copies stay on the device: the host's memory, which is far, has no part in them. A window is
- * made at its first need, and serves one operation at a time. Where there is none the operation has
- * a host mirror. Peers learn nothing of it: to them the window is the buffer.
+ * made at its first need, and serves one operation at a time, or those of one stream in their
+ * order. Where there is none the operation has a host mirror. Peers learn nothing of a window: to
+ * them it is the buffer.
  *
- * A window is made only where no trial of copies between devices is due (transport/domain): a peer
- * whose stream is held could not answer one.
+ * Before a first window is made, or a stream is held, all ranks of the node have tried copies
+ * between their devices (transport/domain): a peer whose stream is held could not answer a trial.
  *
  * All calls: owner. */
 #ifndef GYRE_COLLECTIVES_MAPPED_DEVICE_WINDOW_H
@@ -16,10 +17,11 @@
 
 #include "collectives/mapped/mesh.h"
 
-/* Finds the window for these buffers, or makes one. NULL: they have no use for one, or there is
+/* Finds the window for these buffers, or makes one. `stream`: the caller's, on which the copies
+ * will be put; NULL: on none. Returns NULL where the buffers have no use for a window, or there is
  * none now. Nothing is copied yet. May block, where it makes one. */
 struct gyre_push_window *gyre_window_take(struct gyre_mesh *mesh, struct gyre_plan *plan,
-                                          const struct gyre_request *request);
+                                          const struct gyre_request *request, void *stream);
 
 /* Lets the operation run on the window from here on. NULL: on its own buffers. */
 void gyre_window_use(struct gyre_operation *op, struct gyre_push_window *window);
@@ -36,7 +38,7 @@ bool gyre_window_given(struct gyre_push_window *window);
 /* Put the copies on the stream instead, which passes by those words. NULL allowed: nothing. */
 int gyre_window_post_in(struct gyre_push_window *window, void *stream,
                         const struct gyre_stream_wait *way, struct gyre_trouble *trouble);
-int gyre_window_post_out(const struct gyre_push_window *window, void *stream,
+int gyre_window_post_out(struct gyre_push_window *window, void *stream,
                          struct gyre_trouble *trouble);
 
 /* Gives the window back; the stream may still use it. NULL allowed. */

@@ -31,10 +31,12 @@ enum gyre_watch_kind {
     GYRE_WATCH_BYE,      /* the sender has finished, with this state: its end is no failure */
     GYRE_WATCH_ALL_BYE,  /* rank 0: all ranks have finished */
     GYRE_WATCH_SHARE,    /* id, region length, _SEALED, _CUDA, _TRIAL; a descriptor comes along */
-    GYRE_WATCH_REPLY,    /* to a share, or an unshare of CUDA memory: id, status, text, _COPIED */
-    GYRE_WATCH_UNSHARE,  /* id, GYRE_WATCH_CUDA */
-    GYRE_WATCH_ASK,      /* rank 0: send your state at once */
-    GYRE_WATCH_TELL,     /* to rank 0: the sender's state */
+    /* To a share, an unshare of CUDA memory, or a wish to try: id, status, text, _COPIED. */
+    GYRE_WATCH_REPLY,
+    GYRE_WATCH_UNSHARE, /* id, GYRE_WATCH_CUDA */
+    GYRE_WATCH_ASK,     /* rank 0: send your state at once */
+    GYRE_WATCH_TELL,    /* to rank 0: the sender's state */
+    GYRE_WATCH_TRY,     /* try copies of your device's memory, and answer when you have: id */
     GYRE_WATCH_KINDS
 };
 
