@@ -662,8 +662,10 @@ GYRE_API int gyre_barrier_start(struct gyre_comm *comm, struct gyre_work **work)
  *              stream, which goes on by itself.
  *   Graphs:    on a stream that is being captured into a CUDA graph the operation becomes a part of
  *              the graph, on all ranks. Each launch runs it, as often on every rank. This can be
- *              done in memory of gyre_alloc_device() on one node, behind a first call on a stream
- *              outside of a capture, and 64 times with a communicator. Synchronise launches before
+ *              done with both buffers in device memory, on one node, behind a first call on a
+ *              stream outside of a capture, and 64 times with a communicator. Memory that is not
+ *              of gyre_alloc_device() needs a moment in which no stream waits, and takes as much
+ *              of the device again, for as long as the process lives. Synchronise launches before
  *              gyre_finalize(); what is launched behind it does nothing.
  *   Errors:    of the call: GYRE_INVALID (no device, a stream of another device, a group is open),
  *              GYRE_UNSUPPORTED (the stream is being captured and the operation cannot be, or the

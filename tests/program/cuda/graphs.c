@@ -119,19 +119,45 @@ static int compare(struct gyre_comm *comm, const struct bench *bench, CUgraphExe
            rig_check(!memcmp(bench->host, bench->want, COUNT * 4), comm, "other bits in a graph");
 }
 
+/* What launch_often() works with: memory of gyre_alloc_device(), or some that no peer maps, on all
+ * ranks or on every second. */
+struct launching {
+    uint64_t count;
+    bool apart, some;
+};
+
+/* Exchanges the bench's memory for the program's own, that no peer maps, and makes a call outside
+ * of a capture. */
+static int move_apart(struct gyre_comm *comm, struct bench *bench, CUdeviceptr *own)
+{
+    if (failed(cuMemAlloc(own, 2 * sizeof(float) * COUNT)))
+        return 1;
+    bench->memory = (float *)(uintptr_t)*own;
+    bench->other = bench->memory + COUNT;
+    return rig_check(sum_on(comm, bench, bench->stream) == 0, comm, "a sum before the capture") ||
+           failed(cuStreamSynchronize(bench->stream));
+}
+
 static int launch_often(struct gyre_comm *comm, struct rig *rig)
 {
     struct bench bench;
+    CUdeviceptr own = 0;
     CUgraphExec executable = NULL;
+    const struct launching *with = rig->argument;
     int bad = set_up(comm, &bench);
-    bench.count = *(const uint64_t *)rig->argument;
-    bad = bad || capture(comm, &bench, &executable, call_three);
+    bench.count = with->count;
+    if (with->apart && !bad && (!with->some || gyre_rank(comm) % 2))
+        bad = move_apart(comm, &bench, &own);
+    else if (with->apart && !bad)
+        bad = sum_on(comm, &bench, bench.stream) || failed(cuStreamSynchronize(bench.stream));
+    bad = bad || gyre_barrier(comm) || capture(comm, &bench, &executable, call_three);
     for (int round = 0; round < (in_haste() ? 2 : 4) && !bad; round++)
         bad = compare(comm, &bench, executable, round) ||
               rig_check(gyre_barrier(comm) == 0, comm, "a round");
     bad = bad || failed(cuGraphExecDestroy(executable));
     free_bench(&bench);
-    return gyre_finalize(comm) || bad;
+    bad = gyre_finalize(comm) || bad;
+    return (own && failed(cuMemFree(own))) || bad;
 }
 
 static void slow_down_rank_1(const struct rig *rig, int rank)
@@ -141,14 +167,14 @@ static void slow_down_rank_1(const struct rig *rig, int rank)
         setenv("FAKECUDA_DELAY", "300", 1);
 }
 
-static void compare_with_calls(uint64_t count, int least, int most)
+static void compare_with_calls(struct launching with, int least, int most)
 {
     for (int n = least; n <= most; n++)
         assert_int_equal(rig_run(&(struct rig){.n = n,
                                                .transport = "auto",
                                                .before = slow_down_rank_1,
                                                .body = launch_often,
-                                               .argument = &count},
+                                               .argument = &with},
                                  60),
                          0);
 }
@@ -156,15 +182,25 @@ static void compare_with_calls(uint64_t count, int least, int most)
 static void launches_have_the_same_bits(void **state)
 {
     (void)state;
-    compare_with_calls(COUNT, 2, 4);
+    compare_with_calls((struct launching){.count = COUNT}, 2, 4);
 }
 
 /* What calls do as an EXCHANGE. */
 static void short_launches_have_the_same_bits(void **state)
 {
     (void)state;
-    compare_with_calls(2, in_haste() ? 4 : 2, 4);
-    compare_with_calls(1001, 2, in_haste() ? 3 : 4);
+    compare_with_calls((struct launching){.count = 2}, in_haste() ? 4 : 2, 4);
+    compare_with_calls((struct launching){.count = 1001}, 2, in_haste() ? 3 : 4);
+}
+
+/* By way of windows. */
+static void other_memory_has_the_same_bits(void **state)
+{
+    const int most = in_haste() ? 3 : 4;
+    (void)state;
+    compare_with_calls((struct launching){.count = COUNT, .apart = true}, 2, most);
+    compare_with_calls((struct launching){.count = COUNT, .apart = true, .some = true}, 2, most);
+    compare_with_calls((struct launching){.count = 2, .apart = true}, 2, most);
 }
 
 /* -- what is refused --------------------------------------------------------------------------- */
@@ -175,6 +211,15 @@ static int refused(struct gyre_comm *comm, const void *input, void *output, uint
     int status = gyre_all_reduce_on(comm, input, output, count, GYRE_F32, GYRE_SUM, stream);
     bool told = strstr(gyre_error(comm), word) && strstr(gyre_error(comm), "graph");
     return rig_check(status == GYRE_UNSUPPORTED && told, comm, word);
+}
+
+/* No memory is left for a window. */
+static int refuse_without_window(struct gyre_comm *comm, void *own, CUstream stream)
+{
+    fakecuda_fail("cuMemCreate", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    int bad = refused(comm, own, own, COUNT, stream, "no window");
+    fakecuda_fail("cuMemCreate", 0, CUDA_SUCCESS);
+    return bad;
 }
 
 static int refuse(struct gyre_comm *comm, struct rig *rig)
@@ -188,7 +233,8 @@ static int refuse(struct gyre_comm *comm, struct rig *rig)
     void *own = (void *)(uintptr_t)plain;
     int bad = failed(cuStreamBeginCapture(bench.stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) ||
               refused(comm, bench.host, bench.want, COUNT, bench.stream, "gyre_alloc_device()") ||
-              refused(comm, own, own, COUNT, bench.stream, "gyre_alloc_device()");
+              refused(comm, own, bench.host, COUNT, bench.stream, "gyre_alloc_device()") ||
+              refuse_without_window(comm, own, bench.stream);
     for (uint32_t i = 0; i < GYRE_CAPTURED_MAX && !bad; i++)
         bad = rig_check(sum_on(comm, &bench, bench.stream) == 0, comm, "one of the most");
     bad = bad || refused(comm, bench.memory, bench.other, COUNT, bench.stream, "the most") ||
@@ -289,8 +335,10 @@ static int check_still(struct gyre_comm *comm, const struct bench *bench, CUgrap
 static int lose_rank_1(struct gyre_comm *comm, struct rig *rig)
 {
     struct bench bench;
+    CUdeviceptr own;
     CUgraphExec executable = NULL;
-    if (set_up(comm, &bench))
+    if (set_up(comm, &bench) || (rig->argument && move_apart(comm, &bench, &own)) ||
+        gyre_barrier(comm))
         return 1;
     memset(bench.want, 85, COUNT * 4);
     int bad = copy(bench.other, bench.want, bench.stream) ||
@@ -311,14 +359,17 @@ static int lose_rank_1(struct gyre_comm *comm, struct rig *rig)
 
 static void a_killed_rank_releases_launches(void **state)
 {
-    struct rig rig = {.n = 2, .transport = "auto", .body = lose_rank_1};
     (void)state;
-    rig_start(&rig);
-    rig_until(&rig.shared->ready, 2);
-    kill(rig.pid[1], SIGKILL);
-    assert_int_equal(rig_wait(&rig, 30, 2), 0);
-    assert_int_equal(rig.shared->status[0], GYRE_PEER_LOST);
-    assert_non_null(strstr(rig.shared->error[0], "rank 1"));
+    for (int apart = 0; apart < 2; apart++) {
+        struct rig rig = {
+            .n = 2, .transport = "auto", .body = lose_rank_1, .argument = apart ? &rig : NULL};
+        rig_start(&rig);
+        rig_until(&rig.shared->ready, 2);
+        kill(rig.pid[1], SIGKILL);
+        assert_int_equal(rig_wait(&rig, 30, 2), 0);
+        assert_int_equal(rig.shared->status[0], GYRE_PEER_LOST);
+        assert_non_null(strstr(rig.shared->error[0], "rank 1"));
+    }
 }
 
 /* A graph that outlives its communicator's end passes, and does nothing. */
@@ -326,12 +377,13 @@ static int outlive(struct gyre_comm *comm, struct rig *rig)
 {
     struct bench bench;
     struct gyre_comm *part;
+    CUdeviceptr own;
     CUgraphExec executable = NULL;
-    (void)rig;
-    int bad = set_up(comm, &bench) || gyre_split(comm, 0, 0, &part) ||
-              sum_on(part, &bench, bench.stream) || failed(cuStreamSynchronize(bench.stream)) ||
-              gyre_barrier(part) || capture(part, &bench, &executable, sum_on) ||
-              fill(comm, &bench, 1) || failed(cuGraphLaunch(executable, bench.stream)) ||
+    int bad = set_up(comm, &bench) || (rig->argument && move_apart(comm, &bench, &own)) ||
+              gyre_split(comm, 0, 0, &part) || sum_on(part, &bench, bench.stream) ||
+              failed(cuStreamSynchronize(bench.stream)) || gyre_barrier(part) ||
+              capture(part, &bench, &executable, sum_on) || fill(comm, &bench, 1) ||
+              failed(cuGraphLaunch(executable, bench.stream)) ||
               failed(cuStreamSynchronize(bench.stream)) || gyre_finalize(part);
     memset(bench.want, 85, COUNT * 4);
     bad = bad || copy(bench.other, bench.want, bench.stream) ||
@@ -343,7 +395,13 @@ static int outlive(struct gyre_comm *comm, struct rig *rig)
 static void a_graph_may_outlive_its_communicator(void **state)
 {
     (void)state;
-    assert_int_equal(rig_run(&(struct rig){.n = 2, .transport = "auto", .body = outlive}, 60), 0);
+    for (int apart = 0; apart < 2; apart++)
+        assert_int_equal(rig_run(&(struct rig){.n = 2,
+                                               .transport = "auto",
+                                               .body = outlive,
+                                               .argument = apart ? &apart : NULL},
+                                 60),
+                         0);
 }
 
 int main(void)
@@ -351,6 +409,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launches_have_the_same_bits),
         cmocka_unit_test(short_launches_have_the_same_bits),
+        cmocka_unit_test(other_memory_has_the_same_bits),
         cmocka_unit_test(what_cannot_be_captured_is_refused),
         cmocka_unit_test(a_lonely_capture_is_noticed),
         cmocka_unit_test(half_a_capture_ends_the_job),

@@ -18,6 +18,7 @@
 #include "collectives/mapped/device/alone.h"
 #include "collectives/mapped/device/moves.h"
 #include "collectives/mapped/device/push_stream.h"
+#include "collectives/mapped/device/window.h"
 #include "collectives/mapped/device/words.h"
 
 static bool is_mapped(const struct gyre_mesh *mesh, const void *memory, uint64_t bytes)
@@ -45,18 +46,23 @@ bool gyre_push_suits_device(const struct gyre_mesh *mesh, struct gyre_plan *plan
            gyre_plan_bind_whole(plan, mesh->n, mesh->rank);
 }
 
-const char *gyre_push_bars_graph(const struct gyre_mesh *mesh, struct gyre_plan *plan,
+const char *gyre_push_bars_graph(struct gyre_mesh *mesh, struct gyre_plan *plan,
                                  const struct gyre_request *request)
 {
     if (!mesh)
         return "its ranks do not share memory";
-    if (!gyre_push_suits_device(mesh, plan, request))
+    const bool mapped = gyre_push_suits_device(mesh, plan, request);
+    if (!mapped && !gyre_window_suits(mesh, plan, request))
         return "INPUT and OUTPUT must be memory of gyre_alloc_device() that all ranks' devices map";
     if (!mesh->words_locked)
         return "make the same call on a stream before the capture, and synchronise";
-    return mesh->captured_count == GYRE_CAPTURED_MAX
-               ? "the communicator has 64 captured operations, the most"
-               : NULL;
+    if (mesh->captured_count == GYRE_CAPTURED_MAX)
+        return "the communicator has 64 captured operations, the most";
+    return mapped || gyre_window_serves_graph(mesh, plan)
+               ? NULL
+               : "there is no window for memory that is not of gyre_alloc_device(): synchronise "
+                 "all "
+                 "streams before the capture";
 }
 
 bool gyre_push_is_over(const struct gyre_mesh *mesh, const struct gyre_operation *op)

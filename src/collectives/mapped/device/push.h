@@ -8,8 +8,8 @@
 bool gyre_push_suits_device(const struct gyre_mesh *mesh, struct gyre_plan *plan,
                             const struct gyre_request *request);
 
-/* Why this operation can be no part of a graph; NULL: it can be. */
-const char *gyre_push_bars_graph(const struct gyre_mesh *mesh, struct gyre_plan *plan,
+/* Why this operation can be no part of a graph; NULL: it can be. May make a window, and block. */
+const char *gyre_push_bars_graph(struct gyre_mesh *mesh, struct gyre_plan *plan,
                                  const struct gyre_request *request);
 
 /* Runs this rank's part of an operation that devices run. True if anything moved. */

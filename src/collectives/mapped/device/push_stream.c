@@ -25,6 +25,9 @@
  *      … ─▶ arrived = 1, to all ─▶ waits for arrived ≥ 1, of all ─▶ own arrived = rest ─▶ kernel
  *        ─▶ pushed = 1, to all  ─▶ waits for pushed ≥ 1, of all  ─▶ own pushed = rest  ─▶ …
  *
+ * By way of a window a launch copies INPUT there first. The copy of OUTPUT is behind all, and goes
+ * by a table, too: where a launch passes for a failure nothing is copied any more.
+ *
  * `rest` is 0, and 1 when the job has failed: then launches pass, however many come. A copy that
  * has read 0 before may write after the host has filled the words. So the stream says how far it
  * is, and the host waits for such a copy first.
@@ -230,16 +233,26 @@ static int post_meeting(const struct gyre_mesh *mesh, uint32_t number, enum gyre
     return status ? status : post_rest(mesh, number, word, stream, trouble);
 }
 
+/* The table of the copy of OUTPUT from a window, behind those of the moves. */
+static void *table_of_return(const struct gyre_operation *op)
+{
+    return gyre_late_fold(op->table, op->plan->push.whole->moves);
+}
+
 static int post_captured(const struct gyre_mesh *mesh, const struct gyre_operation *op,
                          void *stream, struct gyre_trouble *trouble)
 {
     const uint32_t number = op->captured - 1;
     const struct gyre_stream_word out = {&captured_words(mesh, number)->at, OUT, true};
-    int status = post_meeting(mesh, number, GYRE_WORD_ARRIVED, stream, trouble);
+    int status = gyre_window_capture_in(op->window, stream, trouble);
+    if (!status)
+        status = post_meeting(mesh, number, GYRE_WORD_ARRIVED, stream, trouble);
     if (!status)
         status = gyre_moves_post_on(mesh, op, stream, trouble);
     if (!status)
         status = post_meeting(mesh, number, GYRE_WORD_PUSHED, stream, trouble);
+    if (!status)
+        status = gyre_window_capture_out(op->window, table_of_return(op), stream, trouble);
     return status ? status
                   : gyre_fold_queue_words_on(mesh->mirrors->fold_queue, stream, &out, 1, trouble);
 }
@@ -250,11 +263,12 @@ int gyre_push_capture(struct gyre_mesh *mesh, struct gyre_operation *op, void *s
     if (!mesh->captured)
         mesh->captured = calloc(GYRE_CAPTURED_MAX, sizeof(*mesh->captured));
     struct gyre_captured *captured = mesh->captured ? &mesh->captured[mesh->captured_count] : NULL;
-    if (!captured ||
-        gyre_pinned_make(mesh->mirrors->fold_queue,
-                         (uint64_t)op->plan->push.whole->moves * GYRE_FOLD_TABLE, &captured->table))
+    if (!captured || gyre_pinned_make(mesh->mirrors->fold_queue,
+                                      (uint64_t)(op->plan->push.whole->moves + 1) * GYRE_FOLD_TABLE,
+                                      &captured->table))
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for an operation of a graph");
     op->table = captured->table.memory;
+    gyre_window_keep(op->window);
     op->captured = ++mesh->captured_count;
     op->fingerprint ^= CAPTURED_MARK;
     mesh->ahead++;
@@ -272,7 +286,8 @@ static void resolve_captured(const struct gyre_mesh *mesh, const struct gyre_ope
 {
     struct gyre_captured *captured = &mesh->captured[op->captured - 1];
     gyre_moves_fill(mesh, op);
-    captured->output_region = op->output_region;
+    gyre_window_fill(op->window, table_of_return(op));
+    captured->output_region = op->window ? 0 : op->output_region;
     captured->resolved = true;
     atomic_store(&captured_words(mesh, op->captured - 1)->resolved, 1);
 }

@@ -6,9 +6,10 @@
  * operation on the same stream need not wait for that: the stream itself is there in time, and the
  * copy of INPUT stands behind the word that says so. So operations that a program queues on a
  * stream, one behind the other, use one window. The next window is as long as the longest that any
- * operation has had use for.
+ * operation has had use for. A window that is part of a graph stays so: nobody tells when the graph
+ * is destroyed.
  *
- * Tested by tests/program/cuda/windows.c. */
+ * Tested by tests/program/cuda/windows.c and graphs.c. */
 #include "collectives/mapped/device/window.h"
 
 #include "base/clock.h"
@@ -29,10 +30,10 @@ struct gyre_push_window {
     struct gyre_fold_queue *fold_queue;
     uint8_t *memory;
     uint64_t bytes;
-    uint32_t users;         /* operations that have not ended */
-    bool asked, giving;     /* copies of INPUT and OUTPUT are posted */
-    bool on_stream, leaves; /* leaves: the stream says when it has passed */
-    void *stream;           /* the last user's; NULL: none */
+    uint32_t users;                   /* operations that have not ended */
+    bool asked, giving;               /* copies of INPUT and OUTPUT are posted */
+    bool on_stream, leaves, captured; /* leaves: the stream says when it has passed */
+    void *stream;                     /* the last user's; NULL: none */
     struct gyre_stream_wait way;
     const void *input; /* the program's; NULL: this rank has none */
     void *output;
@@ -42,8 +43,8 @@ struct gyre_push_window {
 
 /* -- which operations -------------------------------------------------------------------------- */
 
-static bool suits_window(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
-                         const struct gyre_request *request)
+bool gyre_window_suits(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
+                       const struct gyre_request *request)
 {
     const struct gyre_shape *shape = &plan->shape;
     const uint64_t in_bytes = gyre_shape_input_bytes(shape, mesh->n, mesh->rank);
@@ -59,7 +60,7 @@ static bool suits_window(const struct gyre_mesh *mesh, const struct gyre_plan *p
 
 static bool is_idle_window(const struct gyre_push_window *window)
 {
-    return !window->users && gyre_stream_wait_passed(&window->way);
+    return !window->users && !window->captured && gyre_stream_wait_passed(&window->way);
 }
 
 /* Whether an operation on the stream comes behind all that use the window. */
@@ -85,7 +86,7 @@ static uint64_t longest_window(const struct gyre_mesh *mesh)
 {
     uint64_t longest = 0;
     for (const struct gyre_push_window *it = mesh->windows; it; it = it->next)
-        longest = it->bytes > longest ? it->bytes : longest;
+        longest = it->bytes > longest && !it->captured ? it->bytes : longest;
     return longest;
 }
 
@@ -185,7 +186,7 @@ struct gyre_push_window *gyre_window_take(struct gyre_mesh *mesh, struct gyre_pl
                                           const struct gyre_request *request, void *stream)
 {
     struct gyre_push_window *window =
-        suits_window(mesh, plan, request) ? window_for(mesh, plan, stream) : NULL;
+        gyre_window_suits(mesh, plan, request) ? window_for(mesh, plan, stream) : NULL;
     if (!window)
         return NULL;
     if (is_idle_window(window)) {
@@ -201,6 +202,11 @@ struct gyre_push_window *gyre_window_take(struct gyre_mesh *mesh, struct gyre_pl
     window->output = window->out_bytes ? request->output.address : NULL;
     window->there = window->memory + place_of_output(mesh, plan);
     return window;
+}
+
+bool gyre_window_serves_graph(struct gyre_mesh *mesh, struct gyre_plan *plan)
+{
+    return window_for(mesh, plan, NULL) != NULL;
 }
 
 void gyre_window_use(struct gyre_operation *op, struct gyre_push_window *window)
@@ -279,6 +285,70 @@ int gyre_window_post_out(struct gyre_push_window *window, void *stream,
     return status;
 }
 
+/* -- in a graph -------------------------------------------------------------------------------- */
+
+void gyre_window_keep(struct gyre_push_window *window)
+{
+    if (window)
+        window->captured = window->on_stream = true;
+}
+
+static int fold_copy_on(const struct gyre_push_window *window, void *stream,
+                        const struct gyre_fold_task *task, struct gyre_trouble *trouble)
+{
+    return gyre_fold_queue_fold_on(window->fold_queue, stream,
+                                   gyre_fold_queue_copier(window->fold_queue), task, trouble);
+}
+
+int gyre_window_capture_in(const struct gyre_push_window *window, void *stream,
+                           struct gyre_trouble *trouble)
+{
+    if (!window || !window->input)
+        return 0;
+    void *to = window->memory;
+    const struct gyre_fold_task task = {.destination = &to,
+                                        .destinations = 1,
+                                        .source = &window->input,
+                                        .sources = 1,
+                                        .count = window->in_bytes};
+    return fold_copy_on(window, stream, &task, trouble);
+}
+
+/* The copy of OUTPUT, as its table has it. Fills the table; `bytes` 0: nothing is copied. */
+static struct gyre_fold_task fill_copy(const struct gyre_push_window *window, void *table,
+                                       const void **from, uint64_t bytes)
+{
+    *from = window->there;
+    struct gyre_fold_task task = {.destination = (void *const *)&window->output,
+                                  .destinations = 1,
+                                  .source = from,
+                                  .sources = 1,
+                                  .count = bytes,
+                                  .table = table,
+                                  .fills = true};
+    gyre_fold_queue_copier(window->fold_queue)(&task, NULL);
+    task.fills = false;
+    task.count = window->out_bytes;
+    return task;
+}
+
+int gyre_window_capture_out(const struct gyre_push_window *window, void *table, void *stream,
+                            struct gyre_trouble *trouble)
+{
+    const void *from;
+    if (!window || !window->output)
+        return 0;
+    const struct gyre_fold_task task = fill_copy(window, table, &from, 0);
+    return fold_copy_on(window, stream, &task, trouble);
+}
+
+void gyre_window_fill(const struct gyre_push_window *window, void *table)
+{
+    const void *from;
+    if (window && window->output)
+        fill_copy(window, table, &from, window->out_bytes);
+}
+
 /* -- their end --------------------------------------------------------------------------------- */
 
 /* Every operation has ended, so the stream passes as soon as what stood before it is done. */
@@ -295,7 +365,7 @@ void gyre_windows_drop(struct gyre_mesh *mesh, bool share_no_more)
     while (mesh->windows) {
         struct gyre_push_window *window = mesh->windows;
         mesh->windows = window->next;
-        if (!await_pass(window))
+        if (window->captured || !await_pass(window))
             gyre_domain_forsake(mesh->domain, window->memory);
         else if (share_no_more)
             gyre_domain_unshare(mesh->domain, window->memory);

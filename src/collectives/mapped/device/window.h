@@ -17,6 +17,10 @@
 
 #include "collectives/mapped/mesh.h"
 
+/* Whether these buffers have use for a window. */
+bool gyre_window_suits(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
+                       const struct gyre_request *request);
+
 /* Finds the window for these buffers, or makes one. `stream`: the caller's, on which the copies
  * will be put; NULL: on none. Returns NULL where the buffers have no use for a window, or there is
  * none now. Nothing is copied yet. May block, where it makes one. */
@@ -40,6 +44,21 @@ int gyre_window_post_in(struct gyre_push_window *window, void *stream,
                         const struct gyre_stream_wait *way, struct gyre_trouble *trouble);
 int gyre_window_post_out(struct gyre_push_window *window, void *stream,
                          struct gyre_trouble *trouble);
+
+/* Whether a window for an operation that suits one, and that a graph will run, is there now, or can
+ * be made. May block. */
+bool gyre_window_serves_graph(struct gyre_mesh *mesh, struct gyre_plan *plan);
+
+/* keep: the window is a graph's from now on, and lives as long as the process. capture: put the
+ * copies on the stream that is captured, by kernels. That of OUTPUT goes by `table`, of
+ * GYRE_FOLD_TABLE bytes in pinned memory: it does nothing before fill(), nor when the table is all
+ * zeros again. NULL allowed: nothing. */
+void gyre_window_keep(struct gyre_push_window *window);
+int gyre_window_capture_in(const struct gyre_push_window *window, void *stream,
+                           struct gyre_trouble *trouble);
+int gyre_window_capture_out(const struct gyre_push_window *window, void *table, void *stream,
+                            struct gyre_trouble *trouble);
+void gyre_window_fill(const struct gyre_push_window *window, void *table);
 
 /* Gives the window back; the stream may still use it. NULL allowed. */
 void gyre_window_release(struct gyre_push_window *window);
