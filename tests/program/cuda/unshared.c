@@ -7,6 +7,7 @@
 #include <gyre/ddp.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,6 +247,7 @@ static int run_and_count(struct rig *rig, const char *words)
 {
     static char output[1 << 16];
     int kept = dup(STDERR_FILENO), file = memfd_create("stderr", MFD_CLOEXEC), count = 0;
+    fcntl(file, F_SETFL, O_APPEND); /* lines of ranks that write at once all stay */
     dup2(file, STDERR_FILENO);
     int bad = rig_run(rig, SECONDS);
     dup2(kept, STDERR_FILENO);
@@ -253,10 +255,10 @@ static int run_and_count(struct rig *rig, const char *words)
     output[length > 0 ? length : 0] = '\0';
     close(file);
     close(kept);
-    if (bad)
-        fail_msg("%s", output);
     for (const char *at = output; (at = strstr(at, words)); at++)
         count++;
+    if (bad || count != rig->n)
+        fail_msg("%d times, not %d:\n%s", count, rig->n, output);
     return count;
 }
 
