@@ -189,8 +189,8 @@ static void devices_apart_are_copied_between(void **state)
     run(&plan, "auto", false, send_apart);
     unsetenv("FAKECUDA_WRONG");
     setenv("FAKECUDA_FAIL",
-           REFUSED "," REFUSED "," REFUSED "," REFUSED, /* once for each memory of the two */
-           1);
+           /* once for each memory of the two, and in the first call, which has them tried again */
+           REFUSED "," REFUSED "," REFUSED "," REFUSED "," REFUSED "," REFUSED, 1);
     run(&plan, "auto", false, send_apart);
     unsetenv("FAKECUDA_FAIL");
     unsetenv("FAKECUDA_PEERS");
