@@ -253,6 +253,7 @@ void gyre_ddp_scale(struct gyre_ddp *ddp, void *data, uint64_t elements, enum gy
                     double factor);
 void gyre_ddp_add_squares(struct gyre_ddp *ddp, const void *data, uint64_t elements,
                           enum gyre_type type, double *sum);
+void gyre_ddp_add_own_squares(struct gyre_ddp *ddp, double *sum); /* of all own gradients */
 
 /* -- place.c ----------------------------------------------------------------------------------- */
 

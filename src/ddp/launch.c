@@ -171,11 +171,7 @@ static int reduce_last(struct gyre_ddp *ddp)
 static int gather_norm(struct gyre_ddp *ddp)
 {
     struct gyre_ddp_note *own = gyre_ddp_own_note(ddp);
-    for (uint32_t b = 0; b < ddp->cut.buckets; b++) {
-        const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
-        gyre_ddp_add_squares(ddp, gyre_ddp_own_gradient(ddp, bucket),
-                             gyre_ddp_own_count(ddp, bucket), bucket->type, &own->squares);
-    }
+    gyre_ddp_add_own_squares(ddp, &own->squares);
     int status = gyre_ddp_end_behind(ddp);
     if (!status)
         status = gyre_ddp_take_block(ddp, NULL, &own->squares);

@@ -104,3 +104,12 @@ void gyre_ddp_add_squares(struct gyre_ddp *ddp, const void *data, uint64_t eleme
                                 elements - at < most ? elements - at : most, type);
     *sum += all;
 }
+
+void gyre_ddp_add_own_squares(struct gyre_ddp *ddp, double *sum)
+{
+    for (uint32_t b = 0; b < ddp->cut.buckets; b++) {
+        const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
+        gyre_ddp_add_squares(ddp, gyre_ddp_own_gradient(ddp, bucket),
+                             gyre_ddp_own_count(ddp, bucket), bucket->type, sum);
+    }
+}

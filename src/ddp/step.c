@@ -306,15 +306,6 @@ static int check_unused(const struct gyre_ddp *ddp)
 
 /* -- wait -------------------------------------------------------------------------------------- */
 
-static void add_all_squares(struct gyre_ddp *ddp, double *squares)
-{
-    for (uint32_t b = 0; b < ddp->cut.buckets; b++) {
-        const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
-        gyre_ddp_add_squares(ddp, gyre_ddp_own_gradient(ddp, bucket),
-                             gyre_ddp_own_count(ddp, bucket), bucket->type, squares);
-    }
-}
-
 static void scale_gradients(struct gyre_ddp *ddp, double factor)
 {
     for (uint32_t b = 0; factor != 1 && b < ddp->cut.buckets; b++) {
@@ -334,7 +325,7 @@ static int finish_gradients(struct gyre_ddp *ddp)
         squares += ddp->note[rank].squares;
     ddp->squares = squares;
     if (ddp->options.norm && !gathered)
-        add_all_squares(ddp, &squares);
+        gyre_ddp_add_own_squares(ddp, &squares);
     int status = gyre_ddp_end_behind(ddp);
     if (!ddp->options.unscaled)
         scale_gradients(ddp, factor);
