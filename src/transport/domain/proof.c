@@ -115,9 +115,9 @@ bool gyre_domain_try_copies(struct gyre_domain *domain)
     struct gyre_trouble why = {0};
     if (domain->cuda_device < 0 || !gyre_domain_shares(domain))
         return false;
-    if (!has_others(domain))
-        return true;
     pthread_mutex_lock(&proof->lock);
+    if (!proof->tried && !has_others(domain))
+        proof->tried = proof->right = true;
     bool right = proof->right, due = !proof->tried && whole_node_has_devices(domain);
     pthread_mutex_unlock(&proof->lock);
     if (due && !(right = gyre_domain_prove(domain, &why) == 0))
