@@ -266,15 +266,21 @@ static struct rig rig_that_rank_0_leaves(void)
     return rig;
 }
 
+/* Starts the ranks. Rank 2 waits, and ranks 0 and 3 have ended, when this returns. */
+static void start_and_await_leavers(struct rig *rig)
+{
+    rig_start(rig);
+    rig_until(&rig->shared->ready, 1);
+    await_end(rig, 0);
+    await_end(rig, 3);
+}
+
 /* Nobody is left to tell of a death on another node, so rank 2 looks itself. */
 static void a_death_after_rank_0_has_left_is_told(void **state)
 {
     struct rig rig = rig_that_rank_0_leaves();
     (void)state;
-    rig_start(&rig);
-    rig_until(&rig.shared->ready, 1);
-    await_end(&rig, 0);
-    await_end(&rig, 3);
+    start_and_await_leavers(&rig);
     kill(rig.pid[1], SIGKILL);
     assert_int_equal(rig_wait(&rig, 60, 1u << 1), 0);
     assert_int_equal(rig.shared->status[2], GYRE_PEER_LOST);
@@ -301,10 +307,7 @@ static void whoever_leaves_early_may_do_so(void **state)
 {
     struct rig rig = rig_that_rank_0_leaves();
     (void)state;
-    rig_start(&rig);
-    rig_until(&rig.shared->ready, 1);
-    await_end(&rig, 0);
-    await_end(&rig, 3);
+    start_and_await_leavers(&rig);
     rig.shared->flag = 1;
     assert_int_equal(rig_wait(&rig, 60, 0), 0);
     for (int rank = 0; rank < rig.n; rank++)
