@@ -297,7 +297,7 @@ int gyre_links_poll(struct gyre_links *links, uint64_t now, struct gyre_completi
     return count;
 }
 
-/* Of the links whose peers have left, or of the others. */
+/* Returns the first fault of the links whose peers have left, or of the other links. */
 static int first_fault(struct gyre_links *links, bool left, uint32_t *peer,
                        struct gyre_trouble *trouble)
 {

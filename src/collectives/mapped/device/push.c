@@ -61,8 +61,7 @@ const char *gyre_push_bars_graph(struct gyre_mesh *mesh, struct gyre_plan *plan,
     return mapped || gyre_window_serves_graph(mesh, plan)
                ? NULL
                : "there is no window for memory that is not of gyre_alloc_device(): synchronise "
-                 "all "
-                 "streams before the capture";
+                 "all streams before the capture";
 }
 
 bool gyre_push_is_over(const struct gyre_mesh *mesh, const struct gyre_operation *op)

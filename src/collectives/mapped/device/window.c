@@ -170,7 +170,7 @@ static uint64_t place_of_output(const struct gyre_mesh *mesh, const struct gyre_
     return gyre_round_up(gyre_shape_input_bytes(&plan->shape, mesh->n, mesh->rank), GRAIN);
 }
 
-/* Of buffers that have use for one; NULL: there is none now. */
+/* Obtains a window for buffers that have use for one. NULL: there is none now. */
 static struct gyre_push_window *window_for(struct gyre_mesh *mesh, struct gyre_plan *plan,
                                            const void *stream)
 {
