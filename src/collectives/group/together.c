@@ -70,9 +70,23 @@ static bool start_turn(struct gyre_comm *comm)
     return started;
 }
 
-/* Runs a chain of several groups together. */
-static int run_together(struct gyre_comm *first)
+/* gyre_error() of the communicator that ended last has a story even where only another one failed.
+ * What the thread itself was refused is told already. */
+static void tell_of_other(const struct gyre_comm *last, const struct gyre_comm *failed, int status)
 {
+    struct gyre_trouble *told = gyre_thread_trouble();
+    const char *story = gyre_progress_story(failed->progress);
+    if (failed == last || story == told->text)
+        return;
+    told->status = 0;
+    gyre_trouble_set(told, status, "gyre_group_end: on rank %u, which this process has too: %s",
+                     failed->rank, story);
+}
+
+/* Runs a chain of several groups together; `last` ended last. */
+static int run_together(struct gyre_comm *first, const struct gyre_comm *last)
+{
+    const struct gyre_comm *failed = NULL;
     int status = 0;
     bool more_to_start = true;
     for (struct gyre_comm *comm = first; comm; comm = comm->group.next)
@@ -92,9 +106,14 @@ static int run_together(struct gyre_comm *first)
             gyre_run_end(run);
             gyre_helper_take_over(comm->progress);
         }
-        status = status ? status : run->status;
+        if (run->status && !status) {
+            status = run->status;
+            failed = comm;
+        }
         gyre_group_empty(&comm->group);
     }
+    if (failed)
+        tell_of_other(last, failed, status);
     return status;
 }
 
@@ -108,7 +127,7 @@ int gyre_group_end_with_others(struct gyre_comm *comm)
     if (!first)
         return 0;
     if (first->group.next)
-        return run_together(first);
+        return run_together(first, comm);
     int status = gyre_group_run(comm);
     gyre_group_empty(&comm->group);
     return status;
