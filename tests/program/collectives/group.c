@@ -522,12 +522,11 @@ static void group_left_open_is_told(void **state)
 static int after_abort(struct gyre_comm *comm, struct rig *rig)
 {
     int32_t one = 1;
-    int bad = rig_check(!gyre_barrier(comm), comm, "barrier");
+    int bad = 0, status = gyre_barrier(comm);
     uint64_t since = rig_now();
     if (gyre_rank(comm) == 0)
         gyre_abort(comm, "enough");
-    int status = 0;
-    while (!status) /* the first one may still end well */
+    while (!status) /* the next one may still end well */
         status = gyre_barrier(comm);
     rig_note(rig, comm, status, since);
     bad |= rig_check(gyre_group_start(comm) == status, comm, "group after an abort");
@@ -540,6 +539,34 @@ static void calls_after_an_abort(void **state)
 {
     (void)state;
     rig_expect_story(3, "shm", after_abort, GYRE_ABORTED, "enough");
+}
+
+/* Rank 0 fails with a group open: its handle tells the failure, not that the group is open. */
+static int abort_in_group(struct gyre_comm *comm, struct rig *rig)
+{
+    int32_t one = 1, sum = 0;
+    struct gyre_work *work;
+    int bad = 0, status = gyre_barrier(comm);
+    uint64_t since = rig_now();
+    while (gyre_rank(comm) && !status)
+        status = gyre_barrier(comm);
+    if (gyre_rank(comm) == 0) {
+        bad |= rig_check(!gyre_group_start(comm), comm, "group");
+        bad |= rig_check(!gyre_all_reduce_start(comm, &one, &sum, 1, GYRE_I32, GYRE_SUM, &work),
+                         comm, "start");
+        gyre_abort(comm, "enough");
+        status = gyre_group_end(comm);
+        bad |= rig_check(gyre_work_wait(work, -1) == status, comm, "handle");
+    }
+    rig_note(rig, comm, status, since);
+    return gyre_finalize(comm) != status || bad;
+}
+
+static void groups_after_an_abort(void **state)
+{
+    (void)state;
+    rig_expect_story(3, "shm", abort_in_group, GYRE_ABORTED, "enough");
+    rig_expect_story(3, "tcp", abort_in_group, GYRE_ABORTED, "enough");
 }
 
 int main(void)
@@ -556,6 +583,7 @@ int main(void)
         cmocka_unit_test(packs_are_used_again),
         cmocka_unit_test(group_left_open_is_told),
         cmocka_unit_test(calls_after_an_abort),
+        cmocka_unit_test(groups_after_an_abort),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
