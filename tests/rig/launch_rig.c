@@ -69,8 +69,9 @@ void rig_start(struct rig *rig, const char *const words[])
     rig->pid = fork();
     if (rig->pid == 0) {
         signal(SIGPIPE, SIG_DFL);
-        signal(SIGHUP, SIG_DFL); /* under nohup the tests would find it ignored, */
-        signal(SIGINT, SIG_DFL); /* and in the background of a script this */
+        signal(SIGHUP, SIG_DFL);  /* nohup has the tests ignore this one, */
+        signal(SIGINT, SIG_DFL);  /* a script with jobs in the background this one, */
+        signal(SIGUSR2, SIG_DFL); /* and perf record this one */
         become_tool(words, in[0], out[1], err[1], life[1]);
     }
     close(in[0]);

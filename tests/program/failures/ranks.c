@@ -416,11 +416,11 @@ static int abort_it(struct gyre_comm *comm, struct rig *rig)
 {
     float x = 1;
     uint64_t since = rig_now();
-    if (gyre_barrier(comm))
-        return 2;
+    int status = gyre_barrier(comm); /* of which rank 2 may be the first to know the end */
     if (gyre_rank(comm) == 2)
         gyre_abort(comm, "the disk is full");
-    int status = gyre_all_reduce(comm, &x, &x, 1, GYRE_F32, GYRE_SUM);
+    if (!status)
+        status = gyre_all_reduce(comm, &x, &x, 1, GYRE_F32, GYRE_SUM);
     for (int i = 0; i < 1000 && !status; i++)
         status = gyre_barrier(comm);
     rig_note(rig, comm, status, since);
