@@ -564,11 +564,14 @@ run_tests() {
     done <<END
 $(rare_suites)
 END
-    rm -f "$BUILD/meson-logs/testlog.json"
+    rm -f "$BUILD"/meson-logs/testlog*.json
     say "running the tests"
     # shellcheck disable=SC2046 # the words are words
     meson test -C "$BUILD" --no-rebuild --print-errorlogs --timeout-multiplier $PATIENCE \
         $(slots) "$@" || status=$?
+    for log in "$BUILD"/meson-logs/testlog-*.json; do # with --wrapper, or --logbase
+        [ ! -f "$log" ] || mv "$log" "$BUILD/meson-logs/testlog.json"
+    done
     [ -f "$BUILD/meson-logs/testlog.json" ] || fail "no test was run"
     skips=$(list_skips)
     passed=$(log_count 'OK\|EXPECTEDFAIL')

@@ -13,7 +13,7 @@ cp "$source_root/do" "$room/tree/do"
 cp "$source_root/tests/haste.sh" "$room/tree/tests/haste.sh"
 
 for tool in sh cat dirname mktemp rm tail sed grep test find basename sort tr printf git env id \
-    mkdir cp chmod awk date ls; do
+    mkdir cp mv chmod awk date ls; do
     path=$(command -v "$tool") && [ "${path#/}" != "$path" ] && ln -s "$path" "$room/bin/$tool"
 done
 
@@ -68,7 +68,10 @@ setup) mkdir -p build && : >build/build.ninja ;;
 test)
     echo "memory is filled with ${MALLOC_PERTURB_-what meson says}" >>"$ROOM/calls"
     mkdir -p build/meson-logs
-    cp "$ROOM/testlog" build/meson-logs/testlog.json
+    case $* in
+    *--wrapper*) cp "$ROOM/testlog" build/meson-logs/testlog-wrapper.json ;;
+    *) cp "$ROOM/testlog" build/meson-logs/testlog.json ;;
+    esac
     exit "$(cat "$ROOM/test_status")"
     ;;
 esac'
@@ -219,6 +222,8 @@ echo 0 >"$room/test_status"
 run_do test --suite unit
 expect "flags go to meson" noted 'meson test .*--suite unit'
 expect "success is the exit code" [ "$code" = 0 ]
+run_do test --wrapper nice
+expect "what ran in a wrapper is counted" last_line_is '2 passed, 0 failed, 2 skipped'
 expect "ranks are spared filled memory" noted 'memory is filled with 0'
 : >"$room/calls"
 run_do test --all --suite unit
