@@ -18,7 +18,7 @@
 #define REPEATS_MOST 512                  /* records searched for what comes next */
 
 static const char *const words[GYRE_WHY_KINDS] = {
-    "nothing",      "killed",    "stopped", "wrong count", "wrong order",
+    "nothing",      "killed",    "stopped", "wrong count", "wrong order", "mismatch",
     "missing call", "slow core", "late",    "slow link",   "failed"};
 
 const char *gyre_why_word(enum gyre_why_kind kind)
@@ -268,6 +268,24 @@ static bool find_odd_call(const struct gyre_trails *trails, struct gyre_finding 
     return found;
 }
 
+/* Ranks that disagree about a call, where the records of one of them are missing: the story names
+ * both. Who had not come yet is no cause. */
+static bool find_mismatch(const struct gyre_trails *trails, const struct gyre_trail *teller,
+                          struct gyre_finding *finding)
+{
+    const struct gyre_trail *of = NULL;
+    if (!teller || teller->head.status != GYRE_MISMATCH || trails->count == trails->n)
+        return false;
+    finding->kind = GYRE_WHY_MISMATCH;
+    finding->wanted = oldest_call(trails, &of);
+    if (finding->wanted) {
+        finding->comm = finding->wanted->comm;
+        finding->sequence = finding->wanted->sequence;
+        tell_waiting(trails, of, finding->wanted, finding);
+    }
+    return true;
+}
+
 /* The rank that the call which has waited longest lacks. */
 static bool find_missing_call(const struct gyre_trails *trails, struct gyre_finding *finding)
 {
@@ -353,7 +371,8 @@ void gyre_diagnose(const struct gyre_trails *trails, struct gyre_finding *findin
     if (teller)
         finding->story = teller->head.story;
     const bool stands = teller || is_stuck(trails);
-    if ((stands && (find_odd_call(trails, finding) || find_missing_call(trails, finding))) ||
+    if ((stands && (find_odd_call(trails, finding) || find_mismatch(trails, teller, finding) ||
+                    find_missing_call(trails, finding))) ||
         find_message(trails, finding))
         return;
     if (teller) {

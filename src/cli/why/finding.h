@@ -6,16 +6,17 @@
 #include "cli/why/trail.h"
 
 enum gyre_why_kind {
-    GYRE_WHY_NOTHING, /* all is well, or all have left */
-    GYRE_WHY_KILLED,  /* the rank's process has ended */
-    GYRE_WHY_STOPPED, /* the process exists and does not run */
-    GYRE_WHY_COUNT,   /* the rank made the call with another count */
-    GYRE_WHY_ORDER,   /* the rank made another call in its place */
-    GYRE_WHY_MISSING, /* the rank has not made the call */
-    GYRE_WHY_CORE,    /* the rank comes late, and waits for a core */
-    GYRE_WHY_LATE,    /* the rank comes late: it computes longer */
-    GYRE_WHY_LINK,    /* all come in time, and wait for what the rank sends, or receives */
-    GYRE_WHY_FAILED,  /* the job failed for another reason: its story tells */
+    GYRE_WHY_NOTHING,  /* all is well, or all have left */
+    GYRE_WHY_KILLED,   /* the rank's process has ended */
+    GYRE_WHY_STOPPED,  /* the process exists and does not run */
+    GYRE_WHY_COUNT,    /* the rank made the call with another count */
+    GYRE_WHY_ORDER,    /* the rank made another call in its place */
+    GYRE_WHY_MISMATCH, /* ranks disagree about a call, and records of one are missing */
+    GYRE_WHY_MISSING,  /* the rank has not made the call */
+    GYRE_WHY_CORE,     /* the rank comes late, and waits for a core */
+    GYRE_WHY_LATE,     /* the rank comes late: it computes longer */
+    GYRE_WHY_LINK,     /* all come in time, and wait for what the rank sends, or receives */
+    GYRE_WHY_FAILED,   /* the job failed for another reason: its story tells */
     GYRE_WHY_KINDS
 };
 

@@ -111,9 +111,10 @@ int gyre_cli_why(char **argv)
         .flag = flag,
         .flags = 2};
     static const int code[GYRE_WHY_KINDS] = {
-        [GYRE_WHY_KILLED] = 3, [GYRE_WHY_STOPPED] = 3, [GYRE_WHY_MISSING] = 3,
-        [GYRE_WHY_FAILED] = 3, [GYRE_WHY_COUNT] = 4,   [GYRE_WHY_ORDER] = 4,
-        [GYRE_WHY_CORE] = 5,   [GYRE_WHY_LATE] = 5,    [GYRE_WHY_LINK] = 5};
+        [GYRE_WHY_KILLED] = 3,   [GYRE_WHY_STOPPED] = 3, [GYRE_WHY_MISSING] = 3,
+        [GYRE_WHY_FAILED] = 3,   [GYRE_WHY_COUNT] = 4,   [GYRE_WHY_ORDER] = 4,
+        [GYRE_WHY_MISMATCH] = 4, [GYRE_WHY_CORE] = 5,    [GYRE_WHY_LATE] = 5,
+        [GYRE_WHY_LINK] = 5};
     const char *word[2] = {0}, *where = NULL;
     struct gyre_trouble trouble = {0};
     struct gyre_trails trails = {0};

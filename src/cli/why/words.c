@@ -82,6 +82,8 @@ static void tell_what(const struct gyre_finding *finding)
         [GYRE_WHY_STOPPED] = "its process exists and does not run",
         [GYRE_WHY_COUNT] = "it made the call with another count than the others",
         [GYRE_WHY_ORDER] = "it made another call than the others: a call is swapped or left out",
+        [GYRE_WHY_MISMATCH] = "ranks called different operations, and the records of one of them "
+                              "are missing",
         [GYRE_WHY_MISSING] = "it has not made the call that the others wait in",
         [GYRE_WHY_CORE] = "it comes late to the calls, and waits for a core",
         [GYRE_WHY_LATE] = "it comes late to the calls: it computes longer than the others",
@@ -140,6 +142,8 @@ static void tell_advice(const struct gyre_finding *finding)
                            "shorter on one rank",
         [GYRE_WHY_ORDER] = "make every rank call the same operations in the same order; look for "
                            "an `if` on the rank around a call",
+        [GYRE_WHY_MISMATCH] = "read the story, which names both: every rank must call the same "
+                              "operations in the same order",
         [GYRE_WHY_MISSING] = "look what that rank does instead, with a debugger or gyre top: it "
                              "computes, reads a file, or has left the call out",
         [GYRE_WHY_CORE] = "give the rank a core of its own: look what else runs there (top), and "

@@ -46,6 +46,13 @@ static void torn_dumps_are_told_and_the_rest_is_used(void **state)
     assert_true(rig_has(hurt_asked.out_text, "{\"version\":1,\"record\":\"rank\""));
     assert_true(rig_has(hurt_asked.out_text, "\"number\":9,\"call\":\"all_reduce f32 sum"));
     rig_end(&hurt_asked);
+    cut_dumps("-rank-2."); /* who may not have come to the call when ranks 0 and 1 disagreed */
+    cut_dumps("-rank-3.");
+    hurt_ask(hurt_folder);
+    assert_int_equal(hurt_asked.code, 4);
+    assert_true(
+        rig_has(hurt_asked.out_text, "\"kind\":\"mismatch\",\"communicator\":0,\"number\":9"));
+    rig_end(&hurt_asked);
     cut_dumps("");
     hurt_ask(hurt_folder);
     rig_expect(&hurt_asked, 2, "has no dump that can be read");
