@@ -151,11 +151,16 @@ static int lose_in_turn(struct gyre_comm *comm, struct rig *rig)
 
 /* -- kills ------------------------------------------------------------------------------------- */
 
+/* By one call of the kernel: between two the others could shrink, with those that die next. */
 static void kill_all(const struct rig *rig, uint64_t victims)
 {
+    pid_t group = 0;
     for (int rank = 0; rank < rig->n; rank++)
-        if (victims >> rank & 1)
-            kill(rig->pid[rank], SIGKILL);
+        if (victims >> rank & 1) {
+            assert_int_equal(setpgid(rig->pid[rank], group), 0);
+            group = group ? group : rig->pid[rank];
+        }
+    kill(-group, SIGKILL);
 }
 
 /* Waits until each of these has summed so often. */
