@@ -103,8 +103,9 @@ collectives/comm         base base/machine collectives/plan/shape.h collectives/
                          collectives/mapped collectives/mapped/device collectives/engine
                          collectives/staging
                          collectives/kernels transport/link/links.h transport/stream/signature.h
-collectives/messages     base base/machine collectives/engine collectives/staging transport/domain
-                         transport/link/links.h transport/recorder transport/stream device
+collectives/messages     base base/machine collectives/engine collectives/staging
+                         collectives/mapped/device transport/domain transport/link/links.h
+                         transport/recorder transport/stream device
 collectives/mapped       base base/machine collectives/mapped/device collectives/staging
                          collectives/plan collectives/kernels collectives/choose/limits.h
                          transport/domain

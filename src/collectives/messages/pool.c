@@ -140,6 +140,7 @@ void gyre_p2p_end(struct gyre_point_to_point *p2p, struct gyre_message *message,
 {
     struct gyre_operation *op = message->op;
     p2p->pending--;
+    gyre_staged_give_window(message);
     message->status = status;
     gyre_record_ended(message->record, status);
     if (!op) {

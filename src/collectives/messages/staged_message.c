@@ -15,12 +15,15 @@
  *     the sender's      header, then the message whole, or piece by piece
  *     the receiver's    header, then as the header says
  *
- * A short message inside a node is one piece without a header.
+ * A short message inside a node is one piece without a header. From memory of a device that no peer
+ * maps a message of more than 64 KiB is copied to a window (mapped/device/window.h), and goes whole
+ * from there.
  *
  * Tested by tests/program/cuda/messages.c. */
 #include "collectives/messages/staged_message.h"
 
 #include "collectives/engine/engine.h"
+#include "collectives/mapped/device/window.h"
 #include "collectives/messages/token.h"
 #include "collectives/staging/fold_queue.h"
 #include "collectives/staging/pinned.h"
@@ -29,10 +32,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define PIECE_BYTES (UINT64_C(1) << 20)
-#define SLOTS_MOST  4u
-#define IDLE_MOST   8u
-#define HEADER      SLOTS_MOST /* in place of a staging slot's number */
+#define PIECE_BYTES  (UINT64_C(1) << 20)
+#define WINDOW_LEAST (UINT64_C(64) << 10) /* shorter messages cross to the host and back */
+#define SLOTS_MOST   4u
+#define IDLE_MOST    8u
+#define HEADER       SLOTS_MOST /* in place of a staging slot's number */
 
 enum state { LOAD, LOADING, POST, OUT, UNLOAD, UNLOADING, DONE };
 
@@ -50,7 +54,8 @@ struct gyre_staged_message {
     struct gyre_staged_message *next; /* of the idle ones */
     struct gyre_pinned pinned;
     bool on_device; /* the message's memory is a device's: `pinned` has one piece per slot */
-    uint64_t piece; /* bytes of every piece but the last */
+    struct gyre_push_window *window; /* has the whole message instead; NULL: none */
+    uint64_t piece;                  /* bytes of every piece but the last */
     enum header header;
     uint32_t slots, done;
     struct staging_slot slot[SLOTS_MOST];
@@ -111,6 +116,7 @@ void gyre_staged_drop(const struct gyre_message_route *route, struct gyre_staged
     message->staged_message = NULL;
     if (!staged_message)
         return;
+    staged_message->window = NULL;
     if (pool->count == IDLE_MOST || staged_message->pinned.bytes > SLOTS_MOST * PIECE_BYTES) {
         free_staged(route, staged_message);
         return;
@@ -118,6 +124,15 @@ void gyre_staged_drop(const struct gyre_message_route *route, struct gyre_staged
     staged_message->next = pool->first;
     pool->first = staged_message;
     pool->count++;
+}
+
+void gyre_staged_give_window(const struct gyre_message *message)
+{
+    struct gyre_staged_message *staged_message = message->staged_message;
+    if (!staged_message)
+        return;
+    gyre_window_release(staged_message->window);
+    staged_message->window = NULL;
 }
 
 void gyre_staged_deinit(const struct gyre_message_route *route, struct gyre_staged_pool *pool)
@@ -187,10 +202,27 @@ static int lay_out_pieces(const struct gyre_message_route *route,
         staged_message->slot[i] = (struct staging_slot){.at = i * piece};
         begin_piece(staged_message, message, &staged_message->slot[i]);
     }
+    if (staged_message->window)
+        return gyre_fold_queue_open(route->fold_queue, trouble);
     return on_device ? make_slot_memory(route, staged_message,
                                         least_bytes(message->bytes, staged_message->slots * piece),
                                         trouble)
                      : 0;
+}
+
+/* A window from which the link takes a send inside a node; NULL: none. */
+static struct gyre_push_window *take_window(const struct gyre_message_route *route,
+                                            const struct gyre_message *message)
+{
+    struct gyre_push_window *window =
+        message->send && message->bytes > WINDOW_LEAST && is_peer_near(route, message)
+            ? gyre_window_lend(route->engine->mesh, message->bytes)
+            : NULL;
+    if (!window || gyre_link_carries(route->links, gyre_route_world(route, message->peer),
+                                     gyre_window_memory(window), message->bytes, true))
+        return window;
+    gyre_window_release(window);
+    return NULL;
 }
 
 /* Lays out a long message inside a node: the receiver learns the rest from the header. */
@@ -203,7 +235,8 @@ static int lay_out_near(const struct gyre_message_route *route,
     if (!message->send)
         return 0;
     bool seen = is_seen(route, message);
-    return lay_out_pieces(route, staged_message, message, seen ? message->bytes : PIECE_BYTES,
+    return lay_out_pieces(route, staged_message, message,
+                          seen || staged_message->window ? message->bytes : PIECE_BYTES,
                           !seen && is_on_device(message), trouble);
 }
 
@@ -221,13 +254,17 @@ int gyre_staged_make(const struct gyre_message_route *route, struct gyre_staged_
     if (!staged_message)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for the pieces of a message");
     staged_message->header = NONE;
+    staged_message->window =
+        on_device && !is_seen(route, message) ? take_window(route, message) : NULL;
     int status = near && cut
                      ? lay_out_near(route, staged_message, message, trouble)
                      : lay_out_pieces(route, staged_message, message,
                                       cut ? PIECE_BYTES : message->bytes, on_device, trouble);
     message->staged_message = staged_message;
-    if (status)
+    if (status) {
+        gyre_staged_give_window(message);
         gyre_staged_drop(route, pool, message);
+    }
     return status;
 }
 
@@ -256,6 +293,8 @@ static uint8_t *caller_bytes(const struct copying *copying, const struct staging
 static uint8_t *link_bytes(const struct copying *copying, const struct staging_slot *slot)
 {
     struct gyre_staged_message *staged_message = copying->staged_message;
+    if (staged_message->window)
+        return gyre_window_memory(staged_message->window);
     return staged_message->on_device
                ? staged_message->pinned.memory +
                      (uint64_t)(slot - staged_message->slot) * staged_message->piece
@@ -265,12 +304,12 @@ static uint8_t *link_bytes(const struct copying *copying, const struct staging_s
 static bool copy_slot(const struct copying *copying, struct staging_slot *slot)
 {
     struct gyre_fold_queue *fold_queue = copying->route->fold_queue;
-    uint8_t *device = caller_bytes(copying, slot), *host = link_bytes(copying, slot);
+    uint8_t *caller = caller_bytes(copying, slot), *link = link_bytes(copying, slot);
     uint64_t bytes = length_of(copying, slot);
     if (!gyre_fold_queue_room(fold_queue))
         return false;
-    slot->ticket = slot->state == LOAD ? gyre_fold_queue_copy(fold_queue, host, device, bytes)
-                                       : gyre_fold_queue_copy(fold_queue, device, host, bytes);
+    slot->ticket = slot->state == LOAD ? gyre_fold_queue_copy(fold_queue, link, caller, bytes)
+                                       : gyre_fold_queue_copy(fold_queue, caller, link, bytes);
     slot->state++;
     return true;
 }
@@ -307,9 +346,10 @@ static bool post_bytes(struct copying *copying, uint32_t number, uint16_t order,
 
 static bool post_slot(struct copying *copying, struct staging_slot *slot)
 {
-    const struct link_post span = {link_bytes(copying, slot), length_of(copying, slot),
-                                   is_on_device(copying->message) &&
-                                       !copying->staged_message->on_device};
+    const struct link_post span = {
+        link_bytes(copying, slot), length_of(copying, slot),
+        is_on_device(copying->message) &&
+            (!copying->staged_message->on_device || copying->staged_message->window)};
     if (!post_bytes(copying, (uint32_t)(slot - copying->staged_message->slot), slot->turn, &span))
         return false;
     slot->state = OUT;

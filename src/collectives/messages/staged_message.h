@@ -9,7 +9,8 @@
  * another node always, inside a node where the sender says that its bytes cannot be read in place.
  * Neither end has to know where the other's memory lies.
  *
- * A short message in memory that its link cannot serve has one staging slot, for the whole.
+ * A short message in memory that its link cannot serve has one staging slot, for the whole. So has
+ * a long one inside a node that a window on the device takes.
  *
  * All calls: owner. */
 #ifndef GYRE_COLLECTIVES_MESSAGES_STAGED_MESSAGE_H
@@ -40,6 +41,9 @@ void gyre_staged_complete(const struct gyre_message *message, uint32_t slot);
 
 /* Whether all pieces are in their places. */
 bool gyre_staged_over(const struct gyre_message *message);
+
+/* Gives the message's window back, if it has one. The communicator has its windows still. */
+void gyre_staged_give_window(const struct gyre_message *message);
 
 /* Returns the message's staging to the pool; without staging does nothing. No work uses its memory
  * any more. */

@@ -10,20 +10,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static bool windows_are_there(const struct rig *rig)
+{
+    return rig->before == messages_two_devices || rig->before == messages_classic;
+}
+
 /* -- every way --------------------------------------------------------------------------------- */
 
 static const uint64_t lengths[] = {0, 100, 16384, 16385, 300001, LENGTH};
 
 enum { SIZES = sizeof(lengths) / sizeof(*lengths) };
 
+/* Whether a message from memory of this process goes by a window: inside a node, where devices
+ * reach each other's memory. */
+static bool by_window(const struct rig *rig, enum kind from, uint64_t bytes)
+{
+    return from == ALONE && bytes > 65536 && windows_are_there(rig);
+}
+
 /* How many copies each end has to post: the receiver one between devices, some where the host's
- * memory takes part; the sender of mapped memory none. */
-static int count_copies(struct gyre_comm *comm, enum kind from, enum kind to, uint64_t bytes,
+ * memory takes part; the sender of mapped memory none, and one to a window. */
+static int count_copies(const struct rig *rig, enum kind from, enum kind to, uint64_t bytes,
                         int copies, bool sends)
 {
-    bool direct = bytes > 16384, none = !bytes;
+    bool direct = bytes > 16384, none = !bytes, window = by_window(rig, from, bytes);
     int trips = (int)((bytes + (1 << 20) - 1) >> 20);
-    int sender = none || from > ALONE || (from == MAPPED && direct) ? 0 : trips;
+    int sender = window ? 1 : none || from > ALONE || (from == MAPPED && direct) ? 0 : trips;
+    from = window ? MAPPED : from;
     int receiver = none                            ? 0
                    : to <= ALONE && !direct        ? 1
                    : to <= ALONE && from == MAPPED ? 1
@@ -39,8 +52,8 @@ static int count_copies(struct gyre_comm *comm, enum kind from, enum kind to, ui
     return copies != expected;
 }
 
-static int one_message(struct gyre_comm *comm, const struct bench *bench, enum kind from,
-                       enum kind to, uint64_t bytes)
+static int one_message(struct gyre_comm *comm, const struct rig *rig, const struct bench *bench,
+                       enum kind from, enum kind to, uint64_t bytes)
 {
     int rank = gyre_rank(comm);
     bool sends = rank == 0;
@@ -54,7 +67,7 @@ static int one_message(struct gyre_comm *comm, const struct bench *bench, enum k
                        : gyre_recv(comm, memory, bytes, GYRE_U8, 0);
     int copies = fakecuda_calls("cuMemcpyAsync") - before;
     int bad = rig_check(status == 0, comm, sends ? "gyre_send" : "gyre_recv");
-    bad += count_copies(comm, from, to, bytes, copies, sends);
+    bad += count_copies(rig, from, to, bytes, copies, sends);
     return bad || sends || !bytes ? bad : messages_check(comm, bench, memory, bytes, seed);
 }
 
@@ -62,11 +75,10 @@ static int every_way(struct gyre_comm *comm, struct rig *rig)
 {
     struct bench bench;
     int bad = messages_set_up(comm, &bench);
-    (void)rig;
     bad += rig_check(gyre_barrier(comm) == 0, comm, "a barrier"); /* trials make copies, too */
     for (int way = 0; way < KINDS * KINDS && !bad; way++)
         for (int size = 0; size < SIZES && !bad; size++)
-            bad = one_message(comm, &bench, (enum kind)(way / KINDS), (enum kind)(way % KINDS),
+            bad = one_message(comm, rig, &bench, (enum kind)(way / KINDS), (enum kind)(way % KINDS),
                               lengths[size]);
     return messages_tear_down(comm, &bench, 0, bad);
 }
@@ -78,12 +90,19 @@ static int pieces_of(uint64_t bytes)
     return (int)((bytes + PIECE - 1) / PIECE);
 }
 
-/* A device's end posts a copy for each piece, the host's none. */
-static int one_in_pieces(struct gyre_comm *comm, const struct bench *bench, enum kind kind,
-                         uint64_t bytes, unsigned seed)
+/* A device's end posts a copy for each piece, or one by a window; the host's none, but from one. */
+static int copies_of(const struct rig *rig, const enum kind way[2], bool sends, uint64_t bytes)
+{
+    if (by_window(rig, way[0], bytes))
+        return sends || way[1] <= ALONE ? 1 : pieces_of(bytes);
+    return way[!sends] <= ALONE ? pieces_of(bytes) : 0;
+}
+
+static int one_in_pieces(struct gyre_comm *comm, const struct rig *rig, const struct bench *bench,
+                         const enum kind way[2], uint64_t bytes, unsigned seed)
 {
     bool sends = gyre_rank(comm) == 0;
-    uint8_t *memory = bench->memory[kind] + SKEW;
+    uint8_t *memory = bench->memory[way[!sends]] + SKEW;
     if (bytes && messages_put(bench, memory, bytes, sends ? seed : 99))
         return 1;
     int before = fakecuda_calls("cuMemcpyAsync");
@@ -91,8 +110,8 @@ static int one_in_pieces(struct gyre_comm *comm, const struct bench *bench, enum
                        : gyre_recv(comm, memory, bytes, GYRE_U8, 0);
     int copies = fakecuda_calls("cuMemcpyAsync") - before;
     int bad = rig_check(status == 0, comm, sends ? "gyre_send" : "gyre_recv");
-    bad += rig_check(copies == (kind <= ALONE ? pieces_of(bytes) : 0) || !fakecuda_stands_in(),
-                     comm, "a copy of each piece");
+    bad += rig_check(copies == copies_of(rig, way, sends, bytes) || !fakecuda_stands_in(), comm,
+                     "a copy of each piece");
     return bad || sends || !bytes ? bad : messages_check(comm, bench, memory, bytes, seed);
 }
 
@@ -102,12 +121,11 @@ static int in_pieces(struct gyre_comm *comm, struct rig *rig)
     static const enum kind ways[][2] = {{ALONE, ALONE}, {ALONE, OWN}, {OWN, ALONE}, {OWN, SHARED}};
     struct bench bench;
     messages_room = LONG;
-    int bad = messages_set_up(comm, &bench), rank = gyre_rank(comm);
-    (void)rig;
+    int bad = messages_set_up(comm, &bench);
     bad += rig_check(gyre_barrier(comm) == 0, comm, "a barrier"); /* trials make copies, too */
     for (int way = 0; way < 4 && !bad; way++)
         for (unsigned i = 0; i < sizeof(wire) / sizeof(*wire) && !bad; i++)
-            bad = one_in_pieces(comm, &bench, ways[way][rank], wire[i], (unsigned)way * 8 + i);
+            bad = one_in_pieces(comm, rig, &bench, ways[way], wire[i], (unsigned)way * 8 + i);
     return messages_tear_down(comm, &bench, 0, bad);
 }
 
@@ -291,13 +309,6 @@ static void unlike_ends_are_told(void **state)
     }
 }
 
-static void staging_is_bounded(void **state)
-{
-    (void)state;
-    messages_run_both(2, few_at_a_time);
-    messages_run_by_wire(2, messages_nodes, few_at_a_time);
-}
-
 static void one_end_has_no_device(void **state)
 {
     (void)state;
@@ -323,29 +334,40 @@ static int staged(struct gyre_comm *comm, struct rig *rig)
     struct bench bench;
     uint64_t offset;
     int bad = messages_set_up(comm, &bench);
-    (void)rig;
     bad += rig_check(
         !gyre_domain_locate(comm->domain, GYRE_MEMORY_CUDA, bench.memory[MAPPED], LENGTH, &offset),
         comm, "a region that the other device cannot map");
     bench.memory[ALONE] = bench.memory[MAPPED]; /* which it is, then */
     bad += rig_check(gyre_barrier(comm) == 0, comm, "a barrier");
     for (int size = 0; size < SIZES && !bad; size++)
-        bad = one_message(comm, &bench, ALONE, ALONE, lengths[size]);
+        bad = one_message(comm, rig, &bench, ALONE, ALONE, lengths[size]);
     return messages_tear_down(comm, &bench, 0, bad);
 }
 
-static void devices_apart_are_staged(void **state)
+static void run_apart(int (*body)(struct gyre_comm *, struct rig *))
 {
     static const messages_readying modes[] = {messages_two_devices, messages_classic};
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct rig rig = {.n = 2,
                           .transport = "shm",
                           .before = apart,
-                          .body = staged,
+                          .body = body,
                           .argument = (void *)(uintptr_t)&modes[i]};
         assert_int_equal(rig_run(&rig, SECONDS), 0);
     }
+}
+
+static void devices_apart_are_staged(void **state)
+{
+    (void)state;
+    run_apart(staged);
+}
+
+static void staging_is_bounded(void **state)
+{
+    (void)state;
+    run_apart(few_at_a_time);
+    messages_run_by_wire(2, messages_nodes, few_at_a_time);
 }
 
 int main(void)

@@ -143,6 +143,46 @@ static int gather_and_exchange(struct gyre_comm *comm, struct rig *rig)
     return tear_down(comm, &bench) || bad;
 }
 
+/* Whether a message of a whole buffer has come. */
+static int look_at_message(struct gyre_comm *comm, const struct bench *bench, enum place place,
+                           const int32_t *output, int first)
+{
+    const int32_t *came = place == HOST ? output : bench->host;
+    int bad = place == HOST ? 0 : carry(bench, bench->host, output);
+    for (uint64_t i = 0; i < bench->bytes / 4 && !bad; i++)
+        bad = rig_check(came[i] == value(first, 0, i), comm, "elements of a message");
+    return bad;
+}
+
+/* Each rank sends to the next, twice at once, from memory that no peer maps. The receiver's device
+ * reads windows: to reach such memory, or mapped memory, no byte crosses to the host. */
+static int pass_around(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench = {0};
+    struct gyre_work *work[4];
+    int bad = set_up(comm, &bench, true), n = gyre_size(comm), rank = gyre_rank(comm);
+    const int to = (rank + 1) % n, from = (rank + n - 1) % n;
+    (void)rig;
+    for (int i = 0; i < 6 && !bad; i++) {
+        const enum place place = (enum place)(i % 3);
+        const uint64_t count = bench.bytes / 4, before = fakecuda_host_bytes();
+        int32_t *input = bench.memory[APART][0];
+        int32_t *const output[] = {bench.memory[place][1], bench.memory[MAPPED][0]};
+        for (uint64_t k = 0; k < count; k++)
+            bench.host[k] = value(rank + i, 0, k);
+        bad = carry(&bench, input, bench.host) || rig_check(!gyre_barrier(comm), comm, "a turn");
+        for (int k = 0; k < 2 && !bad; k++)
+            bad = gyre_recv_start(comm, output[k], count, GYRE_I32, from, &work[2 * k]) ||
+                  gyre_send_start(comm, input, count, GYRE_I32, to, &work[2 * k + 1]);
+        bad = rig_check(!bad && !gyre_wait_all(work, 4, -1), comm, "messages");
+        bad |= rig_check(fakecuda_host_bytes() - before == bench.bytes * (place == HOST ? 2 : 1),
+                         comm, "bytes of messages over the host");
+        bad |= look_at_message(comm, &bench, place, output[0], from + i) ||
+               look_at_message(comm, &bench, MAPPED, output[1], from + i);
+    }
+    return tear_down(comm, &bench) || bad;
+}
+
 /* Rank 1 has its buffers on the host, so all leave the device; windows are left for mirrors. */
 static int leave(struct gyre_comm *comm, bool proven)
 {
@@ -325,6 +365,13 @@ static void nothing_goes_over_the_host(void **state)
     run(3, gather_and_exchange);
 }
 
+static void messages_go_from_windows(void **state)
+{
+    (void)state;
+    run(2, pass_around);
+    run(3, pass_around);
+}
+
 static void host_memory_makes_all_leave(void **state)
 {
     (void)state;
@@ -411,6 +458,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_goes_over_the_host),
+        cmocka_unit_test(messages_go_from_windows),
         cmocka_unit_test(host_memory_makes_all_leave),
         cmocka_unit_test(a_first_operation_tries_the_devices),
         cmocka_unit_test(ranks_of_one_thread_try_them),

@@ -182,13 +182,8 @@ static struct gyre_push_window *window_for(struct gyre_mesh *mesh, struct gyre_p
                : NULL;
 }
 
-struct gyre_push_window *gyre_window_take(struct gyre_mesh *mesh, struct gyre_plan *plan,
-                                          const struct gyre_request *request, void *stream)
+static void begin_use(struct gyre_push_window *window, void *stream)
 {
-    struct gyre_push_window *window =
-        gyre_window_suits(mesh, plan, request) ? window_for(mesh, plan, stream) : NULL;
-    if (!window)
-        return NULL;
     if (is_idle_window(window)) {
         window->asked = window->giving = window->on_stream = false;
         window->way = (struct gyre_stream_wait){0};
@@ -196,12 +191,37 @@ struct gyre_push_window *gyre_window_take(struct gyre_mesh *mesh, struct gyre_pl
     window->users++;
     window->leaves = false;
     window->stream = stream;
+}
+
+struct gyre_push_window *gyre_window_take(struct gyre_mesh *mesh, struct gyre_plan *plan,
+                                          const struct gyre_request *request, void *stream)
+{
+    struct gyre_push_window *window =
+        gyre_window_suits(mesh, plan, request) ? window_for(mesh, plan, stream) : NULL;
+    if (!window)
+        return NULL;
+    begin_use(window, stream);
     window->in_bytes = gyre_shape_input_bytes(&plan->shape, mesh->n, mesh->rank);
     window->out_bytes = gyre_shape_output_bytes(&plan->shape, mesh->n, mesh->rank);
     window->input = window->in_bytes ? request->input.address : NULL;
     window->output = window->out_bytes ? request->output.address : NULL;
     window->there = window->memory + place_of_output(mesh, plan);
     return window;
+}
+
+struct gyre_push_window *gyre_window_lend(struct gyre_mesh *mesh, uint64_t bytes)
+{
+    struct gyre_push_window *window = mesh && mesh->mirrors->fold_queue && !mesh->no_windows
+                                          ? obtain_window(mesh, bytes, NULL)
+                                          : NULL;
+    if (window)
+        begin_use(window, NULL);
+    return window;
+}
+
+void *gyre_window_memory(const struct gyre_push_window *window)
+{
+    return window->memory;
 }
 
 bool gyre_window_serves_graph(struct gyre_mesh *mesh, struct gyre_plan *plan)

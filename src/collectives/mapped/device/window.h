@@ -27,6 +27,11 @@ bool gyre_window_suits(const struct gyre_mesh *mesh, const struct gyre_plan *pla
 struct gyre_push_window *gyre_window_take(struct gyre_mesh *mesh, struct gyre_plan *plan,
                                           const struct gyre_request *request, void *stream);
 
+/* Finds, or makes, a window for the bytes of a message, which its owner copies; NULL: there is none
+ * now. The message's end releases it. `mesh` may be NULL. May block, where it makes one. */
+struct gyre_push_window *gyre_window_lend(struct gyre_mesh *mesh, uint64_t bytes);
+void *gyre_window_memory(const struct gyre_push_window *window);
+
 /* Lets the operation run on the window from here on. NULL: on its own buffers. */
 void gyre_window_use(struct gyre_operation *op, struct gyre_push_window *window);
 
