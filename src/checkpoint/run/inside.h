@@ -112,4 +112,7 @@ struct gyre_checkpoint {
 void *gyre_run_bind(struct gyre_checkpoint *checkpoint, const struct gyre_bound_kind *kind,
                     size_t bytes);
 
+/* Tells gyre_error(NULL) that the call had no memory. Returns -ENOMEM. */
+int gyre_run_no_memory(const char *call);
+
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int no_memory_for_list(const char *call)
+int gyre_run_no_memory(const char *call)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
     trouble->status = 0;
@@ -38,7 +38,7 @@ int gyre_checkpoint_create(struct gyre_checkpoint **checkpoint, struct gyre_comm
         return status;
     struct gyre_checkpoint *c = calloc(1, sizeof *c);
     if (!c)
-        return no_memory_for_list("gyre_checkpoint_create");
+        return gyre_run_no_memory("gyre_checkpoint_create");
     c->comm = comm;
     c->keep = options->keep;
     c->end = &c->bound;
@@ -50,7 +50,7 @@ void *gyre_run_bind(struct gyre_checkpoint *c, const struct gyre_bound_kind *kin
 {
     struct gyre_bound *bound = calloc(1, bytes);
     if (!bound) {
-        no_memory_for_list("gyre_checkpoint_add");
+        gyre_run_no_memory("gyre_checkpoint_add");
         return NULL;
     }
     bound->kind = kind;
@@ -66,7 +66,7 @@ static int append_text_copy(struct gyre_checkpoint *c, const char *key, const ch
 {
     struct gyre_stored_text *text = realloc(c->text, (c->texts + 1) * sizeof *text);
     if (!text)
-        return no_memory_for_list("gyre_checkpoint_add_text");
+        return gyre_run_no_memory("gyre_checkpoint_add_text");
     c->text = text;
     text[c->texts] = (struct gyre_stored_text){strdup(key), strdup(value)};
     if (text[c->texts].key && text[c->texts].value) {
@@ -75,7 +75,7 @@ static int append_text_copy(struct gyre_checkpoint *c, const char *key, const ch
     }
     free((void *)(uintptr_t)text[c->texts].key);
     free((void *)(uintptr_t)text[c->texts].value);
-    return no_memory_for_list("gyre_checkpoint_add_text");
+    return gyre_run_no_memory("gyre_checkpoint_add_text");
 }
 
 int gyre_checkpoint_add_text(struct gyre_checkpoint *c, const char *key, const char *value)

@@ -86,7 +86,7 @@ int gyre_checkpoint_add_sampler(struct gyre_checkpoint *c, const char *name,
     struct bound_position *b = copy ? gyre_run_bind(c, &kind, sizeof *b) : NULL;
     if (!b) {
         free(copy);
-        return -ENOMEM;
+        return gyre_run_no_memory("gyre_checkpoint_add_sampler");
     }
     b->name = copy;
     b->sampler = sampler;

@@ -185,7 +185,7 @@ int gyre_checkpoint_add_tensors(struct gyre_checkpoint *c, enum gyre_checkpoint_
         return gyre_refuse("gyre_checkpoint_add_tensors: %d tensors for place %d", tensors,
                            (int)place);
     made.tensor = calloc((size_t)tensors + 1, sizeof *made.tensor);
-    int status = made.tensor ? 0 : -ENOMEM;
+    int status = made.tensor ? 0 : gyre_run_no_memory("gyre_checkpoint_add_tensors");
     for (; !status && made.tensors < tensors; made.tensors++)
         status = copy_tensor(&made.tensor[made.tensors], &tensor[made.tensors], made.tensors);
     if (status)

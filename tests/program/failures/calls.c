@@ -280,6 +280,7 @@ static const struct {
     {"in_process", "shm", {FAILING_thread, 2, EAGAIN, 0, 0, "no thread for each rank"}},
     /* What one thread had started on both ranks stood still. */
     {"in_process", "shm", {FAILING_thread, 4, EAGAIN, 1, 0, "no thread for each rank"}},
+    {"checkpoint", "shm", {FAILING_memory, 7, ENOMEM, 0, 0, NULL}}, /* told without its cause */
     /* A group failed on one rank of a process, and gyre_error() of the other told nothing. */
     {"in_process", "tcp", {FAILING_sendmsg, 15, ECONNRESET, 0, 1, NULL}},
     {"in_process", "tcp", {FAILING_sendmsg, 18, ECONNRESET, 1, 0, NULL}},
