@@ -366,15 +366,16 @@ static int check_reduction(const struct bench_options *options)
 /* A list is what is measured, whatever -b and -e say. */
 static int settle_sizes(struct bench_options *options)
 {
-    char text[32];
+    char text[32], least[64];
     snprintf(text, sizeof text, "%" PRIu64, options->max_bytes);
+    snprintf(least, sizeof least, "at least the -b size, which is %" PRIu64, options->min_bytes);
     if (options->size_count) {
         options->min_bytes = options->sizes[0].bytes;
         options->max_bytes = options->sizes[options->size_count - 1].bytes;
         return 0;
     }
     if (options->max_bytes < options->min_bytes) {
-        return refuse("-e", text, "at least the -b size", NULL);
+        return refuse("-e", text, least, NULL);
     }
     if (options->factor && options->min_bytes == 0 && options->max_bytes > 0) {
         return refuse("-b", "0", "a size above 0 with -f, which multiplies it", NULL);
