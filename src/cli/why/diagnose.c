@@ -245,6 +245,16 @@ static void tell_waiting(const struct gyre_trails *trails, const struct gyre_tra
     }
 }
 
+/* A pending call as the one of a finding. */
+static void tell_pending(const struct gyre_trails *trails, const struct gyre_trail *trail,
+                         const struct gyre_call_record *pending, struct gyre_finding *finding)
+{
+    finding->comm = pending->comm;
+    finding->sequence = pending->sequence;
+    finding->wanted = pending;
+    tell_waiting(trails, trail, pending, finding);
+}
+
 /* A call in which some wait and that others made otherwise: the first of its communicator. Whoever
  * waits in an earlier one has only not seen its end before the job failed. */
 static bool find_odd_call(const struct gyre_trails *trails, struct gyre_finding *finding)
@@ -276,13 +286,10 @@ static bool find_mismatch(const struct gyre_trails *trails, const struct gyre_tr
     const struct gyre_trail *of = NULL;
     if (!teller || teller->head.status != GYRE_MISMATCH || trails->count == trails->n)
         return false;
+    const struct gyre_call_record *oldest = oldest_call(trails, &of);
     finding->kind = GYRE_WHY_MISMATCH;
-    finding->wanted = oldest_call(trails, &of);
-    if (finding->wanted) {
-        finding->comm = finding->wanted->comm;
-        finding->sequence = finding->wanted->sequence;
-        tell_waiting(trails, of, finding->wanted, finding);
-    }
+    if (oldest)
+        tell_pending(trails, of, oldest, finding);
     return true;
 }
 
@@ -297,10 +304,7 @@ static bool find_missing_call(const struct gyre_trails *trails, struct gyre_find
         return false;
     finding->kind = GYRE_WHY_MISSING;
     finding->rank = absent->head.rank;
-    finding->comm = oldest->comm;
-    finding->sequence = oldest->sequence;
-    finding->wanted = oldest;
-    tell_waiting(trails, of, oldest, finding);
+    tell_pending(trails, of, oldest, finding);
     return true;
 }
 
