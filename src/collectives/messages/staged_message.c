@@ -116,7 +116,7 @@ void gyre_staged_drop(const struct gyre_message_route *route, struct gyre_staged
     message->staged_message = NULL;
     if (!staged_message)
         return;
-    staged_message->window = NULL;
+    staged_message->window = NULL; /* one is left after a failure, whose windows may be gone */
     if (pool->count == IDLE_MOST || staged_message->pinned.bytes > SLOTS_MOST * PIECE_BYTES) {
         free_staged(route, staged_message);
         return;
@@ -210,14 +210,14 @@ static int lay_out_pieces(const struct gyre_message_route *route,
                      : 0;
 }
 
-/* A window from which the link takes a send inside a node; NULL: none. */
+/* A window for a message on a device, inside a node, that the link does not take from its own
+ * memory; NULL: none. */
 static struct gyre_push_window *take_window(const struct gyre_message_route *route,
                                             const struct gyre_message *message)
 {
-    struct gyre_push_window *window =
-        message->send && message->bytes > WINDOW_LEAST && is_peer_near(route, message)
-            ? gyre_window_lend(route->engine->mesh, message->bytes)
-            : NULL;
+    struct gyre_push_window *window = message->send && message->bytes > WINDOW_LEAST
+                                          ? gyre_window_lend(route->engine->mesh, message->bytes)
+                                          : NULL;
     if (!window || gyre_link_carries(route->links, gyre_route_world(route, message->peer),
                                      gyre_window_memory(window), message->bytes, true))
         return window;
@@ -234,10 +234,12 @@ static int lay_out_near(const struct gyre_message_route *route,
     staged_message->slots = staged_message->done = 0;
     if (!message->send)
         return 0;
-    bool seen = is_seen(route, message);
+    bool seen = is_seen(route, message), on_device = !seen && is_on_device(message);
+    if (on_device)
+        staged_message->window = take_window(route, message);
     return lay_out_pieces(route, staged_message, message,
-                          seen || staged_message->window ? message->bytes : PIECE_BYTES,
-                          !seen && is_on_device(message), trouble);
+                          seen || staged_message->window ? message->bytes : PIECE_BYTES, on_device,
+                          trouble);
 }
 
 int gyre_staged_make(const struct gyre_message_route *route, struct gyre_staged_pool *pool,
@@ -254,8 +256,8 @@ int gyre_staged_make(const struct gyre_message_route *route, struct gyre_staged_
     if (!staged_message)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for the pieces of a message");
     staged_message->header = NONE;
-    staged_message->window =
-        on_device && !is_seen(route, message) ? take_window(route, message) : NULL;
+    if (near && on_device && !cut)
+        staged_message->window = take_window(route, message);
     int status = near && cut
                      ? lay_out_near(route, staged_message, message, trouble)
                      : lay_out_pieces(route, staged_message, message,

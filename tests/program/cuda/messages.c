@@ -10,11 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool windows_are_there(const struct rig *rig)
-{
-    return rig->before == messages_two_devices || rig->before == messages_classic;
-}
-
 /* -- every way --------------------------------------------------------------------------------- */
 
 static const uint64_t lengths[] = {0, 100, 16384, 16385, 300001, LENGTH};
@@ -25,7 +20,8 @@ enum { SIZES = sizeof(lengths) / sizeof(*lengths) };
  * reach each other's memory. */
 static bool by_window(const struct rig *rig, enum kind from, uint64_t bytes)
 {
-    return from == ALONE && bytes > 65536 && windows_are_there(rig);
+    const bool near = rig->before == messages_two_devices || rig->before == messages_classic;
+    return near && from == ALONE && bytes > 65536;
 }
 
 /* How many copies each end has to post: the receiver one between devices, some where the host's

@@ -43,14 +43,19 @@ struct gyre_push_window {
 
 /* -- which operations -------------------------------------------------------------------------- */
 
+static bool may_have_windows(const struct gyre_mesh *mesh)
+{
+    return mesh->mirrors->fold_queue && !mesh->no_windows;
+}
+
 bool gyre_window_suits(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
                        const struct gyre_request *request)
 {
     const struct gyre_shape *shape = &plan->shape;
     const uint64_t in_bytes = gyre_shape_input_bytes(shape, mesh->n, mesh->rank);
     const uint64_t out_bytes = gyre_shape_output_bytes(shape, mesh->n, mesh->rank);
-    if (!mesh->mirrors->fold_queue || mesh->no_windows || plan->form != GYRE_FORM_PUSH ||
-        shape->fold || plan->blocks.count)
+    if (!may_have_windows(mesh) || plan->form != GYRE_FORM_PUSH || shape->fold ||
+        plan->blocks.count)
         return false;
     return in_bytes + out_bytes && (!in_bytes || request->input.kind != GYRE_MEMORY_HOST) &&
            (!out_bytes || request->output.kind != GYRE_MEMORY_HOST);
@@ -211,9 +216,8 @@ struct gyre_push_window *gyre_window_take(struct gyre_mesh *mesh, struct gyre_pl
 
 struct gyre_push_window *gyre_window_lend(struct gyre_mesh *mesh, uint64_t bytes)
 {
-    struct gyre_push_window *window = mesh && mesh->mirrors->fold_queue && !mesh->no_windows
-                                          ? obtain_window(mesh, bytes, NULL)
-                                          : NULL;
+    struct gyre_push_window *window =
+        mesh && may_have_windows(mesh) ? obtain_window(mesh, bytes, NULL) : NULL;
     if (window)
         begin_use(window, NULL);
     return window;
