@@ -170,7 +170,7 @@ void ends_look(struct ends *ends)
 {
     for (int end = 0; end < 2; end++) {
         struct gyre_completion done[8];
-        int count = gyre_driver_verbs.poll(ends->wire[end], gyre_now_ns(), done, 8);
+        int count = gyre_driver_verbs.poll(ends->wire[end], gyre_now_ns() + ends->ahead, done, 8);
         for (int i = 0; i < count; i++) {
             bool in = done[i].token >= MESSAGES;
             uint32_t number = (uint32_t)done[i].token % MESSAGES;

@@ -29,6 +29,7 @@ struct ends {
     int status[2];
     int sent[2][MESSAGES], got[2][MESSAGES];
     uint32_t order[2], last_got[2]; /* how many have come, and the last of them */
+    uint64_t ahead; /* ns that have passed for the ends, beside those of the clock */
 };
 
 void ends_devices(void); /* four, called a, b, c and d, each in a subnet of its own */
