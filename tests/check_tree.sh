@@ -112,7 +112,8 @@ collectives/mapped       base base/machine collectives/mapped/device collectives
 collectives/mapped/device base collectives/mapped collectives/staging collectives/plan
                          collectives/kernels transport/domain
 collectives/engine       base collectives/mapped collectives/mapped/device collectives/staging
-                         collectives/plan transport/domain transport/link/links.h
+                         collectives/plan collectives/schedule transport/domain
+                         transport/link/links.h
 collectives/staging      base collectives/plan collectives/kernels device transport/recorder
 collectives/plan         base base/machine collectives/kernels collectives/choose
                          collectives/schedule transport/stream/signature.h device

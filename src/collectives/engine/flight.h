@@ -20,16 +20,21 @@ struct gyre_lane {
     uint64_t slice_index, base; /* base: bytes before the slice in INPUT and OUTPUT */
     struct gyre_slice slice;
     uint64_t index, rounds; /* of rounds */
-    struct gyre_round round;
+    /* The round and the next one, each at its index modulo 2. */
+    struct {
+        struct gyre_round steps;
+        uint32_t outstanding; /* posts without completion */
+        uint64_t *event;      /* of the trace: sends and receives, by step */
+    } round[2];
+    bool has_long;        /* a message of the slice may be longer than GYRE_EARLY_BYTES */
+    bool ahead;           /* the next round is known, and has been posted as far as it can be */
     uint32_t pass;        /* over the round's steps, see steps.c */
     uint32_t posted;      /* steps of the round that this pass has looked at */
-    uint32_t outstanding; /* posts without completion */
     uint32_t local;       /* next step that may be COPY or REDUCE */
     uint64_t local_bytes; /* done of the step `local` */
     uint8_t *scratch;
     uint64_t scratch_bytes;
     const void **pointer; /* source_max sources of a REDUCE */
-    uint64_t *event;      /* of the trace: the round's sends and receives, by step */
 };
 
 struct gyre_engine {

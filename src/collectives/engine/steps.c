@@ -3,26 +3,36 @@
  *   lane 0   [slice 0: round 0 │ 1 │ 2 ][slice 2: …        a lane takes the next slice when it has
  *   lane 1      [slice 1: round 0 │ 1 │ 2 ][slice 3: …     finished one; no lane waits for another
  *
- * A round is generated when it begins. Short sends leave at once where a link lets them, without a
- * post. Then the receives are posted, except those whose message has come already; then the other
- * sends. Local steps run in pieces of at most 256 KiB. When every post has completed, the next
- * round begins. A completion finds its lane by the token. Tested by tests/sim/engine.c. */
+ * Short sends of a round leave at once where a link lets them, without a post. Then the receives
+ * are posted, except those whose message has come already; then the other sends. Then the next
+ * round is looked at: long messages of it are received from now on where this round spares their
+ * places, so that the peer need not wait for word of the receive. Local steps run in pieces of at
+ * most 256 KiB. When every post of the round has completed, the next one begins. A completion finds
+ * its lane by the token. Tested by tests/sim/engine.c. */
 #include "collectives/engine/steps.h"
+
+#include "collectives/schedule/early.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 /* Steps from this one on share a name in tokens: their ends are not traced. */
-#define STEPS_NAMED UINT64_C(0x1ffe)
+#define STEPS_NAMED UINT64_C(0xffe)
 
-static uint64_t token_of(const struct gyre_engine *engine, const struct gyre_lane *lane,
+static struct gyre_round *round_of(struct gyre_lane *lane, uint64_t index)
+{
+    return &lane->round[index % 2].steps;
+}
+
+/* A token has, from its top: communicator, step, round modulo 2, lane, the lane's generation. */
+static uint64_t token_of(const struct gyre_engine *engine, struct gyre_lane *lane, uint64_t index,
                          const struct gyre_step *step)
 {
-    uint64_t index = (uint64_t)(step - lane->round.step);
-    uint64_t name = (index < STEPS_NAMED ? index : STEPS_NAMED) * GYRE_LANE_POOL;
-    return (uint64_t)engine->comm << 48 | (name + (uint64_t)(lane - engine->lane)) << 32 |
-           lane->generation;
+    uint64_t number = (uint64_t)(step - round_of(lane, index)->step);
+    uint64_t name = (number < STEPS_NAMED ? number : STEPS_NAMED) * 2 + index % 2;
+    return (uint64_t)engine->comm << 48 |
+           (name * GYRE_LANE_POOL + (uint64_t)(lane - engine->lane)) << 32 | lane->generation;
 }
 
 static uint8_t *address(const struct gyre_lane *lane, struct gyre_place place)
@@ -56,24 +66,41 @@ static void scratch_give(const struct gyre_engine *engine, uint8_t *scratch)
 static void lane_free(const struct gyre_engine *engine, struct gyre_lane *lane)
 {
     scratch_give(engine, lane->scratch);
-    gyre_round_deinit(&lane->round);
     free(lane->pointer);
-    free(lane->event);
+    for (uint32_t i = 0; i < 2; i++) {
+        gyre_round_deinit(&lane->round[i].steps);
+        free(lane->round[i].event);
+    }
     *lane = (struct gyre_lane){.generation = lane->generation};
+}
+
+static bool lane_fits(const struct gyre_lane *lane, const struct gyre_extent *extent)
+{
+    const struct gyre_round *round = &lane->round[0].steps;
+    return round->step && lane->scratch_bytes >= extent->scratch_bytes &&
+           round->step_max >= extent->step_max && round->source_max >= extent->source_max;
+}
+
+static bool rounds_init(struct gyre_lane *lane, const struct gyre_extent *extent)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < 2; i++) {
+        lane->round[i].event = calloc(extent->step_max + 1, sizeof(uint64_t));
+        all &= !gyre_round_init(&lane->round[i].steps, extent) && lane->round[i].event;
+    }
+    return all;
 }
 
 static int lane_fit(const struct gyre_engine *engine, struct gyre_lane *lane)
 {
     const struct gyre_extent *extent = &engine->extent;
-    if (lane->round.step && lane->scratch_bytes >= extent->scratch_bytes &&
-        lane->round.step_max >= extent->step_max && lane->round.source_max >= extent->source_max)
+    if (lane_fits(lane, extent))
         return 0;
     lane_free(engine, lane);
     lane->scratch_bytes = extent->scratch_bytes;
     lane->scratch = scratch_take(engine, extent->scratch_bytes);
     lane->pointer = calloc(extent->source_max + 1, sizeof(*lane->pointer));
-    lane->event = calloc(extent->step_max + 1, sizeof(*lane->event));
-    if (!gyre_round_init(&lane->round, extent) && lane->scratch && lane->pointer && lane->event)
+    if (rounds_init(lane, extent) && lane->scratch && lane->pointer)
         return 0;
     lane_free(engine, lane);
     return -ENOMEM;
@@ -103,13 +130,20 @@ void gyre_steps_drop(struct gyre_engine *engine)
 
 /* -- one lane ---------------------------------------------------------------------------------- */
 
+static void make_round(struct gyre_lane *lane, uint64_t index)
+{
+    gyre_round_clear(round_of(lane, index));
+    lane->op->plan->algorithm->round(&lane->slice, index, round_of(lane, index));
+    lane->round[index % 2].outstanding = 0;
+}
+
 static void begin_round(struct gyre_lane *lane)
 {
-    gyre_round_clear(&lane->round);
-    lane->op->plan->algorithm->round(&lane->slice, lane->index, &lane->round);
+    if (!lane->ahead)
+        make_round(lane, lane->index);
+    lane->ahead = false;
     lane->pass = 0;
     lane->posted = 0;
-    lane->outstanding = 0;
     lane->local = 0;
     lane->local_bytes = 0;
 }
@@ -133,34 +167,38 @@ static bool begin_slice(const struct gyre_engine *engine, struct gyre_lane *lane
     lane->slice.in_place =
         gyre_shape_in_place(&op->plan->shape, engine->rank, op->input, op->output);
     lane->rounds = op->plan->algorithm->extent(&lane->slice).rounds;
+    lane->has_long = gyre_slice_all_bytes(&lane->slice) > GYRE_EARLY_BYTES;
     lane->index = 0;
+    lane->ahead = false;
     if (lane->rounds)
         begin_round(lane);
     return true;
 }
 
-static struct gyre_match lane_match(const struct gyre_engine *engine, const struct gyre_lane *lane)
+static struct gyre_match lane_match(const struct gyre_engine *engine, const struct gyre_lane *lane,
+                                    uint64_t index)
 {
     return (struct gyre_match){.comm = engine->comm,
                                .lane = (uint16_t)lane->slice_index,
-                               .order = (uint16_t)lane->index,
+                               .order = (uint16_t)index,
+                               .early = index != lane->index,
                                .sequence = lane->op->sequence,
                                .fingerprint = lane->op->fingerprint};
 }
 
-/* Writes a step of the lane into the trace. Returns the event's number. */
+/* Writes a step of a round into the trace. Returns the event's number. */
 static uint64_t trace_step(const struct gyre_engine *engine, const struct gyre_lane *lane,
-                           const struct gyre_trace_event *what)
+                           uint64_t index, const struct gyre_trace_event *what)
 {
     struct gyre_trace_event event = *what;
     event.lane = (uint8_t)(lane - engine->lane);
     event.slice = (uint16_t)lane->slice_index;
-    event.round = (uint16_t)lane->index;
+    event.round = (uint16_t)index;
     return gyre_record_step(&lane->op->record, &event);
 }
 
 /* Writes a send or a receive, which ended at `end`; 0: it goes on. */
-static void trace_wire(const struct gyre_engine *engine, struct gyre_lane *lane,
+static void trace_wire(const struct gyre_engine *engine, struct gyre_lane *lane, uint64_t index,
                        const struct gyre_step *step, uint64_t begin, uint64_t end)
 {
     const struct gyre_trace_event event = {.kind = step->kind == GYRE_SEND ? GYRE_EVENT_SEND
@@ -170,13 +208,18 @@ static void trace_wire(const struct gyre_engine *engine, struct gyre_lane *lane,
                                            .size = step->length,
                                            .peer = gyre_engine_world(engine, step->peer)};
     if (lane->op->record.trace)
-        lane->event[step - lane->round.step] = trace_step(engine, lane, &event);
+        lane->round[index % 2].event[step - round_of(lane, index)->step] =
+            trace_step(engine, lane, index, &event);
 }
+
+/* Flags of a step, beside the schedule's: the step is over, without a post; has been posted. */
+#define OVER   (UINT32_C(1) << 31)
+#define POSTED (UINT32_C(1) << 30)
 
 static bool runs_now(const struct gyre_engine *engine, const struct gyre_lane *lane,
                      const struct gyre_step *step)
 {
-    struct gyre_match match = lane_match(engine, lane);
+    struct gyre_match match = lane_match(engine, lane, lane->index);
     uint8_t *at = address(lane, step->at);
     uint32_t peer = gyre_engine_world(engine, step->peer);
     return step->kind == GYRE_SEND
@@ -184,60 +227,82 @@ static bool runs_now(const struct gyre_engine *engine, const struct gyre_lane *l
                : !gyre_link_recv_now(engine->links, peer, &match, at, step->length);
 }
 
-static int post_step(struct gyre_engine *engine, struct gyre_lane *lane,
-                     const struct gyre_step *step)
+/* Posts a step of a round. Not 0: the link has no room, or has failed. */
+static int post_step(struct gyre_engine *engine, struct gyre_lane *lane, uint64_t index,
+                     struct gyre_step *step, uint64_t begin)
 {
-    struct gyre_match match = lane_match(engine, lane);
+    struct gyre_match match = lane_match(engine, lane, index);
     uint8_t *at = address(lane, step->at);
-    uint64_t token = token_of(engine, lane, step);
+    uint64_t token = token_of(engine, lane, index, step);
     uint32_t peer = gyre_engine_world(engine, step->peer);
-    return step->kind == GYRE_SEND
-               ? gyre_link_send(engine->links, peer, &match, at, step->length, token)
-               : gyre_link_recv(engine->links, peer, &match, at, step->length, token);
+    int status = step->kind == GYRE_SEND
+                     ? gyre_link_send(engine->links, peer, &match, at, step->length, token)
+                     : gyre_link_recv(engine->links, peer, &match, at, step->length, token);
+    if (status < 0)
+        gyre_engine_link_failed(engine, peer, status);
+    if (status)
+        return status;
+    step->flags |= POSTED;
+    lane->round[index % 2].outstanding++;
+    trace_wire(engine, lane, index, step, begin, 0);
+    return 0;
 }
 
 enum { NOW, RECEIVES, SENDS, PASSES }; /* over the steps of a round, in this order */
-
-/* A flag of a step, beside the schedule's: the step is over, without a post. */
-#define OVER (UINT32_C(1) << 31)
 
 /* Whether a step may go without a post. Receives may before any was posted: if one has to wait, the
  * others will too. */
 static bool suits_now(const struct gyre_lane *lane)
 {
-    return lane->pass == NOW || (lane->pass == RECEIVES && lane->outstanding == 0);
+    return lane->pass == NOW ||
+           (lane->pass == RECEIVES && lane->round[lane->index % 2].outstanding == 0);
 }
 
 /* Starts a step, without a post where the link lets it. Not 0: the link has no room, or has
  * failed. */
 static int try_step(struct gyre_engine *engine, struct gyre_lane *lane, struct gyre_step *step)
 {
-    if (step->kind != (lane->pass == RECEIVES ? GYRE_RECV : GYRE_SEND) || step->flags & OVER)
+    if (step->kind != (lane->pass == RECEIVES ? GYRE_RECV : GYRE_SEND) ||
+        step->flags & (OVER | POSTED))
         return 0;
     uint64_t begin = gyre_record_step_time(&lane->op->record);
     if (suits_now(lane) && runs_now(engine, lane, step)) {
         step->flags |= OVER;
-        trace_wire(engine, lane, step, begin, gyre_record_step_time(&lane->op->record));
+        trace_wire(engine, lane, lane->index, step, begin,
+                   gyre_record_step_time(&lane->op->record));
     }
     if (lane->pass == NOW || step->flags & OVER)
         return 0;
-    int status = post_step(engine, lane, step);
-    lane->outstanding += status == 0;
-    if (status == 0)
-        trace_wire(engine, lane, step, begin, 0);
-    if (status < 0)
-        gyre_engine_link_failed(engine, gyre_engine_world(engine, step->peer), status);
-    return status;
+    return post_step(engine, lane, lane->index, step, begin);
+}
+
+/* Posts those receives of the next round which may be posted now. A link that has no room gets them
+ * in their own round. */
+static void look_ahead(struct gyre_engine *engine, struct gyre_lane *lane)
+{
+    uint64_t next = lane->index + 1;
+    if (lane->ahead || next == lane->rounds || !lane->has_long)
+        return;
+    make_round(lane, next);
+    lane->ahead = true;
+    for (uint32_t i = 0; i < round_of(lane, next)->steps; i++) {
+        struct gyre_step *step = &round_of(lane, next)->step[i];
+        if (gyre_round_admits(&lane->slice, round_of(lane, lane->index), step) &&
+            post_step(engine, lane, next, step, gyre_record_step_time(&lane->op->record)))
+            return;
+    }
 }
 
 /* Starts the sends and receives of the round, until a link has no room. True if anything moved. */
 static bool post_round(struct gyre_engine *engine, struct gyre_lane *lane)
 {
+    const struct gyre_round *round = round_of(lane, lane->index);
     uint32_t pass = lane->pass, posted = lane->posted;
     for (; lane->pass < PASSES; lane->pass++, lane->posted = 0)
-        for (; lane->posted < lane->round.steps; lane->posted++)
-            if (try_step(engine, lane, &lane->round.step[lane->posted]))
+        for (; lane->posted < round->steps; lane->posted++)
+            if (try_step(engine, lane, &round->step[lane->posted]))
                 return lane->pass != pass || lane->posted != posted;
+    look_ahead(engine, lane);
     return pass != PASSES;
 }
 
@@ -245,9 +310,10 @@ static void run_piece(struct gyre_engine *engine, struct gyre_lane *lane,
                       const struct gyre_step *step, uint64_t bytes)
 {
     const struct gyre_plan *plan = lane->op->plan;
+    const struct gyre_place *source = &round_of(lane, lane->index)->source[step->first];
     void *to = address(lane, step->at) + lane->local_bytes;
     for (uint32_t s = 0; s < step->sources; s++)
-        lane->pointer[s] = address(lane, lane->round.source[step->first + s]) + lane->local_bytes;
+        lane->pointer[s] = address(lane, source[s]) + lane->local_bytes;
     if (step->kind == GYRE_COPY) {
         if (to != lane->pointer[0])
             engine->device->copy(engine->queue, to, lane->pointer[0], bytes, 0);
@@ -274,14 +340,15 @@ static void trace_piece(struct gyre_engine *engine, struct gyre_lane *lane,
                                      .peer = GYRE_RECORD_NOBODY};
     run_piece(engine, lane, step, bytes);
     event.end = gyre_ticks();
-    trace_step(engine, lane, &event);
+    trace_step(engine, lane, lane->index, &event);
 }
 
 /* Runs one piece of the next local step. True if there was one. */
 static bool run_local(struct gyre_engine *engine, struct gyre_lane *lane)
 {
-    for (; lane->local < lane->round.steps; lane->local++, lane->local_bytes = 0) {
-        const struct gyre_step *step = &lane->round.step[lane->local];
+    const struct gyre_round *round = round_of(lane, lane->index);
+    for (; lane->local < round->steps; lane->local++, lane->local_bytes = 0) {
+        const struct gyre_step *step = &round->step[lane->local];
         if (step->kind != GYRE_COPY && step->kind != GYRE_REDUCE)
             continue;
         uint64_t left = step->length - lane->local_bytes;
@@ -296,9 +363,10 @@ static bool run_local(struct gyre_engine *engine, struct gyre_lane *lane)
     return false;
 }
 
-static bool round_over(const struct gyre_lane *lane)
+static bool round_over(struct gyre_lane *lane)
 {
-    return lane->pass == PASSES && lane->outstanding == 0 && lane->local == lane->round.steps;
+    return lane->pass == PASSES && lane->round[lane->index % 2].outstanding == 0 &&
+           lane->local == round_of(lane, lane->index)->steps;
 }
 
 static void lane_end(struct gyre_engine *engine, struct gyre_lane *lane)
@@ -373,11 +441,12 @@ static bool grant_lanes(struct gyre_engine *engine)
 
 /* The peer of which the lane's round still wants something, by its number among the links: of a
  * receive, else of a send. */
-static uint32_t lane_waits_on(const struct gyre_engine *engine, const struct gyre_lane *lane)
+static uint32_t lane_waits_on(const struct gyre_engine *engine, struct gyre_lane *lane)
 {
+    const struct gyre_round *round = round_of(lane, lane->index);
     uint32_t waits_on = GYRE_RECORD_NOBODY;
-    for (uint32_t s = 0; s < lane->round.steps; s++) {
-        const struct gyre_step *step = &lane->round.step[s];
+    for (uint32_t s = 0; s < round->steps; s++) {
+        const struct gyre_step *step = &round->step[s];
         if (step->flags & OVER || (step->kind != GYRE_RECV && step->kind != GYRE_SEND))
             continue;
         if (step->kind == GYRE_RECV || waits_on == GYRE_RECORD_NOBODY)
@@ -390,16 +459,18 @@ static uint32_t lane_waits_on(const struct gyre_engine *engine, const struct gyr
 
 void gyre_steps_note_waits(struct gyre_engine *engine)
 {
-    for (uint32_t i = 0; i < GYRE_LANE_POOL; i++)
-        if (engine->lane[i].op && engine->lane[i].outstanding)
-            gyre_record_waits(engine->lane[i].op->record, lane_waits_on(engine, &engine->lane[i]));
+    for (uint32_t i = 0; i < GYRE_LANE_POOL; i++) {
+        struct gyre_lane *lane = &engine->lane[i];
+        if (lane->op && lane->round[lane->index % 2].outstanding)
+            gyre_record_waits(lane->op->record, lane_waits_on(engine, lane));
+    }
 }
 
-/* A peer of the lane's round that has said goodbye; UINT32_MAX: none has. */
-static uint32_t departed_peer(struct gyre_engine *engine, const struct gyre_lane *lane)
+/* A peer of the round that has said goodbye; UINT32_MAX: none has. */
+static uint32_t departed_peer(struct gyre_engine *engine, const struct gyre_round *round)
 {
-    for (uint32_t s = 0; s < lane->round.steps; s++) {
-        const struct gyre_step *step = &lane->round.step[s];
+    for (uint32_t s = 0; s < round->steps; s++) {
+        const struct gyre_step *step = &round->step[s];
         uint32_t peer = gyre_engine_world(engine, step->peer);
         if ((step->kind == GYRE_SEND || step->kind == GYRE_RECV) &&
             gyre_link_has_left(engine->links, peer))
@@ -409,12 +480,13 @@ static uint32_t departed_peer(struct gyre_engine *engine, const struct gyre_lane
 }
 
 /* A completion does not say which peer has left, so the links are asked. */
-static void tell_lane_failure(struct gyre_engine *engine, const struct gyre_lane *lane, int status)
+static void tell_lane_failure(struct gyre_engine *engine, const struct gyre_lane *lane,
+                              const struct gyre_round *round, int status)
 {
     struct gyre_trouble trouble = {0};
     uint32_t peer = UINT32_MAX;
     if (status == GYRE_PEER_LOST && !gyre_links_fault(engine->links, &peer, &trouble))
-        peer = departed_peer(engine, lane);
+        peer = departed_peer(engine, round);
     if (trouble.status || peer == UINT32_MAX) {
         gyre_engine_post_failed(engine, status);
         return;
@@ -429,9 +501,9 @@ static void tell_lane_failure(struct gyre_engine *engine, const struct gyre_lane
 /* Ends the step of a completion in the trace. */
 static void trace_completion(const struct gyre_lane *lane, uint64_t token)
 {
-    uint64_t step = (token >> 32 & UINT16_MAX) / GYRE_LANE_POOL;
-    if (step < STEPS_NAMED)
-        gyre_trace_end(lane->op->record.trace, lane->event[step], gyre_ticks());
+    uint64_t name = (token >> 32 & UINT16_MAX) / GYRE_LANE_POOL;
+    if (name / 2 < STEPS_NAMED)
+        gyre_trace_end(lane->op->record.trace, lane->round[name % 2].event[name / 2], gyre_ticks());
 }
 
 void gyre_engine_complete(struct gyre_engine *engine, const struct gyre_completion *done)
@@ -439,11 +511,12 @@ void gyre_engine_complete(struct gyre_engine *engine, const struct gyre_completi
     struct gyre_lane *lane = &engine->lane[done->token >> 32 & (GYRE_LANE_POOL - 1)];
     if (!lane->op || lane->generation != (uint32_t)done->token)
         return;
-    lane->outstanding--;
+    uint64_t odd = (done->token >> 32) / GYRE_LANE_POOL % 2;
+    lane->round[odd].outstanding--;
     if (lane->op->record.trace && !done->status)
         trace_completion(lane, done->token);
     if (done->status)
-        tell_lane_failure(engine, lane, done->status);
+        tell_lane_failure(engine, lane, &lane->round[odd].steps, done->status);
 }
 
 bool gyre_steps_run(struct gyre_engine *engine)

@@ -212,7 +212,8 @@ void gyre_drill_post_receive(struct gyre_drill *drill, struct gyre_drill_end *en
 static void end_receive(struct gyre_drill *drill, struct gyre_drill_end *end,
                         struct gyre_drill_message *message)
 {
-    drill->rank[end->rank].lane[message->receiver_lane].outstanding--;
+    struct gyre_drill_lane *lane = &drill->rank[end->rank].lane[message->receiver_lane];
+    *(message->round == lane->round ? &lane->outstanding : &lane->early_left) -= 1;
     if (is_short(drill, end, message) && !message->granted)
         end->given += message->length + CHARGE_BYTES;
     forget_message(drill, end->peer, message);

@@ -95,6 +95,7 @@ struct gyre_drill_lane {
     struct gyre_slice slice;
     uint64_t round, rounds, fold_ps;
     uint32_t slice_index, outstanding;
+    uint32_t early, early_left; /* receives of the next round: posted, and not yet ended */
     bool runs, begun, folds;
 };
 
@@ -137,7 +138,7 @@ struct gyre_drill {
     struct gyre_drill_rank *rank;
     struct gyre_drill_lane *lane;
     struct gyre_drill_node *node;
-    struct gyre_round round;
+    struct gyre_round round, next; /* next: to a lane's round, in which it receives early */
     struct gyre_drill_pair **pair; /* by hash */
     uint32_t pair_capacity, pairs;
     struct gyre_drill_pool messages, items, chunks, pair_pool;

@@ -1,10 +1,12 @@
 /* Lanes of all ranks, by the rules of collectives/engine/steps.c: a lane takes the operation's next
- * slice when it has finished one, posts the receives of a round, then its sends, folds, and begins
- * the next round when all of them have ended. No lane waits for another. Folds take the rank's
- * core.
+ * slice when it has finished one, posts the receives of a round, then its sends and those receives
+ * of the next round which may be posted early, folds, and begins the next round when all of its own
+ * have ended. No lane waits for another. Folds take the rank's core.
  *
  * Tested by tests/unit/collectives/rehearsal/rehearsal_test.c and tests/sim/plan.c. */
 #include "collectives/rehearsal/inside.h"
+
+#include "collectives/schedule/early.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -39,7 +41,8 @@ int gyre_drill_lanes_init(struct gyre_drill *drill)
     for (uint32_t r = 0; r < n; r++)
         drill->rank[r].lane = &drill->lane[(size_t)r * drill->asked->lanes];
     drill->ranks_left = n;
-    return gyre_round_init(&drill->round, &room);
+    int status = gyre_round_init(&drill->round, &room);
+    return status ? status : gyre_round_init(&drill->next, &room);
 }
 
 /* -- a round ----------------------------------------------------------------------------------- */
@@ -50,7 +53,8 @@ static uint8_t weight(const struct gyre_drill *drill, uint32_t number)
     return number < drill->asked->link_kinds->tuning->crowd ? 1 : 2;
 }
 
-static void post(struct gyre_drill *drill, uint32_t rank, uint8_t lane,
+/* Posts a step of a round: of the lane's, or of the next one. */
+static void post(struct gyre_drill *drill, uint32_t rank, uint8_t lane, uint64_t round,
                  const struct gyre_step *step, uint32_t number)
 {
     struct gyre_drill_lane *l = &drill->rank[rank].lane[lane];
@@ -58,10 +62,10 @@ static void post(struct gyre_drill *drill, uint32_t rank, uint8_t lane,
     struct gyre_drill_message *message =
         end == NULL ? NULL
                     : gyre_drill_message_of(drill, step->kind == GYRE_SEND ? end : end->peer,
-                                            l->slice_index, l->round, step->length);
+                                            l->slice_index, round, step->length);
     if (message == NULL)
         return;
-    l->outstanding++;
+    *(round == l->round ? &l->outstanding : &l->early_left) += 1;
     if (step->kind == GYRE_SEND) {
         message->sender_lane = lane;
         message->sender_weight = weight(drill, number);
@@ -84,13 +88,54 @@ static void turn_to_sends(struct gyre_drill *drill, uint32_t rank)
     }
 }
 
-static void post_kind(struct gyre_drill *drill, uint32_t rank, uint8_t lane,
-                      enum gyre_step_kind kind)
+static void rehearse_round(struct gyre_drill *drill, const struct gyre_drill_lane *lane,
+                           uint64_t index, struct gyre_round *round)
 {
+    gyre_round_clear(round);
+    drill->asked->algorithm->round(&lane->slice, index, round);
+    drill->work += 1;
+    if (round->overflow)
+        drill->status = GYRE_INVALID;
+}
+
+/* Posts the receives of the round that were not posted in the round before. */
+static void post_due_receives(struct gyre_drill *drill, uint32_t rank, uint8_t lane)
+{
+    struct gyre_drill_lane *l = &drill->rank[rank].lane[lane];
+    uint32_t number = 0;
+    bool any_early = l->early > 0;
+    l->outstanding = l->early_left;
+    l->early = l->early_left = 0;
+    if (any_early)
+        rehearse_round(drill, l, l->round - 1, &drill->next);
+    for (uint32_t i = 0; i < drill->round.steps && drill->status == 0; i++) {
+        const struct gyre_step *step = &drill->round.step[i];
+        if (step->kind == GYRE_RECV &&
+            !(any_early && gyre_round_admits(&l->slice, &drill->next, step)))
+            post(drill, rank, lane, l->round, step, number++);
+    }
+}
+
+static void post_sends(struct gyre_drill *drill, uint32_t rank, uint8_t lane)
+{
+    uint64_t round = drill->rank[rank].lane[lane].round;
     uint32_t number = 0;
     for (uint32_t i = 0; i < drill->round.steps && drill->status == 0; i++)
-        if (drill->round.step[i].kind == kind)
-            post(drill, rank, lane, &drill->round.step[i], number++);
+        if (drill->round.step[i].kind == GYRE_SEND)
+            post(drill, rank, lane, round, &drill->round.step[i], number++);
+}
+
+static void rehearse_ahead(struct gyre_drill *drill, uint32_t rank, uint8_t lane)
+{
+    struct gyre_drill_lane *l = &drill->rank[rank].lane[lane];
+    if (l->round + 1 == l->rounds || gyre_slice_all_bytes(&l->slice) <= GYRE_EARLY_BYTES)
+        return;
+    rehearse_round(drill, l, l->round + 1, &drill->next);
+    for (uint32_t i = 0; i < drill->next.steps && drill->status == 0; i++)
+        if (gyre_round_admits(&l->slice, &drill->round, &drill->next.step[i])) {
+            post(drill, rank, lane, l->round + 1, &drill->next.step[i], 0);
+            l->early++;
+        }
 }
 
 static void count_local_steps(struct gyre_drill *drill, struct gyre_drill_lane *lane)
@@ -123,15 +168,12 @@ static void start_folds(struct gyre_drill *drill, uint32_t rank, uint8_t lane)
 static void start_round(struct gyre_drill *drill, uint32_t rank, uint8_t lane)
 {
     struct gyre_drill_lane *l = &drill->rank[rank].lane[lane];
-    gyre_round_clear(&drill->round);
-    drill->asked->algorithm->round(&l->slice, l->round, &drill->round);
-    drill->work += 1;
-    if (drill->round.overflow)
-        drill->status = GYRE_INVALID;
+    rehearse_round(drill, l, l->round, &drill->round);
     count_local_steps(drill, l);
     turn_to_sends(drill, rank);
-    post_kind(drill, rank, lane, GYRE_RECV);
-    post_kind(drill, rank, lane, GYRE_SEND);
+    post_due_receives(drill, rank, lane);
+    post_sends(drill, rank, lane);
+    rehearse_ahead(drill, rank, lane);
     start_folds(drill, rank, lane);
     l->begun = true;
 }

@@ -49,6 +49,7 @@ static void drill_close(struct gyre_drill *drill)
     gyre_drill_drop(&drill->chunks);
     gyre_drill_drop(&drill->pair_pool);
     gyre_round_deinit(&drill->round);
+    gyre_round_deinit(&drill->next);
     free(drill->pair);
     free(drill->heap);
     free(drill->rank);

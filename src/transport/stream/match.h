@@ -7,7 +7,7 @@
 
 /* Names one message between two ranks in one direction. `fingerprint` is not part of the name: it
  * says what the operation is (type, count, …). Two ends whose fingerprints differ fail with
- * GYRE_MISMATCH. Nor is `on_device`, which each end has for itself. */
+ * GYRE_MISMATCH. Nor are `on_device` and `early`, which each end has for itself. */
 struct gyre_match {
     uint16_t comm;
     uint16_t lane;  /* slice of the operation, modulo 2^16 */
@@ -15,6 +15,7 @@ struct gyre_match {
     uint64_t sequence;
     uint64_t fingerprint;
     bool on_device; /* of a post: its memory is one that only a device's queues touch */
+    bool early;     /* of a receive: it leaves half of the pipe's posts to those that are due */
 };
 
 /* Marks of `comm`, above the communicator's id, on messages from rank to rank. */

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-static int admit_post(const struct gyre_stream *stream, uint32_t outstanding)
+static int admit_post(const struct gyre_stream *stream, uint32_t outstanding, uint32_t most)
 {
     if (stream->status) {
         return stream->status;
@@ -20,7 +20,7 @@ static int admit_post(const struct gyre_stream *stream, uint32_t outstanding)
     if (stream->out.bye_asked) {
         return GYRE_INVALID;
     }
-    return outstanding == stream->posts ? GYRE_AGAIN : 0;
+    return outstanding >= most ? GYRE_AGAIN : 0;
 }
 
 /* Refuses a post. Ends that disagree fail the stream, not only the post. */
@@ -83,7 +83,7 @@ static int start_send(struct gyre_stream *stream, struct gyre_send *send)
 static int post_send(struct gyre_stream *stream, const struct gyre_match *match, const void *data,
                      uint64_t length, uint64_t token, bool registered)
 {
-    int status = admit_post(stream, stream->sends_out);
+    int status = admit_post(stream, stream->sends_out, stream->posts);
     if (status) {
         return status;
     }
@@ -225,7 +225,8 @@ static int receive_later(struct gyre_stream *stream, const struct gyre_match *ma
 static int post_receive(struct gyre_stream *stream, const struct gyre_match *match, void *data,
                         uint64_t length, uint64_t token, const struct gyre_remote_place *place)
 {
-    int status = admit_post(stream, stream->receives_out);
+    uint32_t most = match->early ? stream->posts / 2 : stream->posts;
+    int status = admit_post(stream, stream->receives_out, most);
     if (status) {
         return status;
     }

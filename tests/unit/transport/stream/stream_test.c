@@ -84,6 +84,22 @@ static void posts_are_bounded_and_come_back(void **state)
     fixture_free(f);
 }
 
+/* An early receive takes none of the last half of the posts. */
+static void early_receives_leave_half_of_the_posts(void **state)
+{
+    struct fixture *f = fixture_new(4, true);
+    uint8_t out[8];
+    for (uint64_t i = 0; i < 4; i++) {
+        struct gyre_match match = {.comm = 1, .sequence = 10 + i, .early = true};
+        int status = gyre_stream_recv(f->pair.end[1], &match, out, 8, 0);
+        assert_int_equal(status, i < 2 ? 0 : GYRE_AGAIN);
+    }
+    assert_int_equal(post_recv(f, 1, 0, out, 8), 0);
+    assert_int_equal(post_recv(f, 1, 1, out, 8), 0);
+    assert_int_equal(post_recv(f, 1, 2, out, 8), GYRE_AGAIN);
+    fixture_free(f);
+}
+
 static void a_burst_of_small_messages_is_one_vector(void **state)
 {
     struct fixture *f = fixture_new(POSTS, true);
@@ -444,6 +460,7 @@ int main(void)
         cmocka_unit_test(pieces_of_any_size),
         cmocka_unit_test(receives_in_another_order),
         cmocka_unit_test(posts_are_bounded_and_come_back),
+        cmocka_unit_test(early_receives_leave_half_of_the_posts),
         cmocka_unit_test(a_burst_of_small_messages_is_one_vector),
         cmocka_unit_test(five_thousand_operations),
         cmocka_unit_test(ten_thousand_unexpected_both_ways),

@@ -1,0 +1,16 @@
+/* Which receives of the next round may be posted already. */
+#ifndef GYRE_COLLECTIVES_SCHEDULE_EARLY_H
+#define GYRE_COLLECTIVES_SCHEDULE_EARLY_H
+
+#include "collectives/schedule/schedule.h"
+
+/* A longer message waits for word that its receive is posted, so its receive is posted a round
+ * early where it can be. */
+#define GYRE_EARLY_BYTES (UINT64_C(64) << 10)
+
+/* Whether the receive `step` of the next round may be posted in `round`: the message is long, and
+ * no step of `round` reads or writes the place where it arrives. */
+bool gyre_round_admits(const struct gyre_slice *slice, const struct gyre_round *round,
+                       const struct gyre_step *step);
+
+#endif
