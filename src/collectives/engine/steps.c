@@ -4,11 +4,14 @@
  *   lane 1      [slice 1: round 0 │ 1 │ 2 ][slice 3: …     finished one; no lane waits for another
  *
  * Short sends of a round leave at once where a link lets them, without a post. Then the receives
- * are posted, except those whose message has come already; then the other sends. Then the next
- * round is looked at: long messages of it are received from now on where this round spares their
- * places, so that the peer need not wait for word of the receive. Local steps run in pieces of at
- * most 256 KiB. When every post of the round has completed, the next one begins. A completion finds
- * its lane by the token. Tested by tests/sim/engine.c. */
+ * are posted, except those whose message has come already; then the other sends. Local steps run in
+ * pieces of at most 256 KiB. When every post of the round has completed, the next one begins. A
+ * completion finds its lane by the token.
+ *
+ * A single slice receives long messages of the next round early, where this round spares their
+ * places (collectives/schedule/early.h). Several slices do not: while one lane waits for a GRANT
+ * others transfer, and lanes whose messages were all granted early would share the wire and wait
+ * together. Tested by tests/sim/engine.c. */
 #include "collectives/engine/steps.h"
 
 #include "collectives/schedule/early.h"
@@ -19,6 +22,10 @@
 
 /* Steps from this one on share a name in tokens: their ends are not traced. */
 #define STEPS_NAMED UINT64_C(0xffe)
+
+/* Flags of a step, beside the schedule's: the step is over, without a post; has been posted. */
+#define OVER   (UINT32_C(1) << 31)
+#define POSTED (UINT32_C(1) << 30)
 
 static struct gyre_round *round_of(struct gyre_lane *lane, uint64_t index)
 {
@@ -137,10 +144,22 @@ static void make_round(struct gyre_lane *lane, uint64_t index)
     lane->round[index % 2].outstanding = 0;
 }
 
+/* Lets receives that were posted early begin with their round: so far nobody waited for them. */
+static void trace_early(struct gyre_lane *lane)
+{
+    const struct gyre_round *round = round_of(lane, lane->index);
+    for (uint32_t i = 0; i < round->steps; i++)
+        if (round->step[i].flags & POSTED)
+            gyre_trace_begin(lane->op->record.trace, lane->round[lane->index % 2].event[i],
+                             gyre_ticks());
+}
+
 static void begin_round(struct gyre_lane *lane)
 {
     if (!lane->ahead)
         make_round(lane, lane->index);
+    else if (lane->op->record.trace)
+        trace_early(lane);
     lane->ahead = false;
     lane->pass = 0;
     lane->posted = 0;
@@ -167,7 +186,8 @@ static bool begin_slice(const struct gyre_engine *engine, struct gyre_lane *lane
     lane->slice.in_place =
         gyre_shape_in_place(&op->plan->shape, engine->rank, op->input, op->output);
     lane->rounds = op->plan->algorithm->extent(&lane->slice).rounds;
-    lane->has_long = gyre_slice_all_bytes(&lane->slice) > GYRE_EARLY_BYTES;
+    lane->looks_ahead =
+        op->plan->slices == 1 && gyre_slice_all_bytes(&lane->slice) > GYRE_EARLY_BYTES;
     lane->index = 0;
     lane->ahead = false;
     if (lane->rounds)
@@ -211,10 +231,6 @@ static void trace_wire(const struct gyre_engine *engine, struct gyre_lane *lane,
         lane->round[index % 2].event[step - round_of(lane, index)->step] =
             trace_step(engine, lane, index, &event);
 }
-
-/* Flags of a step, beside the schedule's: the step is over, without a post; has been posted. */
-#define OVER   (UINT32_C(1) << 31)
-#define POSTED (UINT32_C(1) << 30)
 
 static bool runs_now(const struct gyre_engine *engine, const struct gyre_lane *lane,
                      const struct gyre_step *step)
@@ -281,7 +297,7 @@ static int try_step(struct gyre_engine *engine, struct gyre_lane *lane, struct g
 static void look_ahead(struct gyre_engine *engine, struct gyre_lane *lane)
 {
     uint64_t next = lane->index + 1;
-    if (lane->ahead || next == lane->rounds || !lane->has_long)
+    if (lane->ahead || next == lane->rounds || !lane->looks_ahead)
         return;
     make_round(lane, next);
     lane->ahead = true;

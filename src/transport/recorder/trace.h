@@ -60,6 +60,14 @@ static inline struct gyre_trace_event *gyre_trace_at(struct gyre_trace *trace, u
     return there ? event : NULL;
 }
 
+/* Moves the beginning of an event that has not ended. */
+static inline void gyre_trace_begin(struct gyre_trace *trace, uint64_t number, uint64_t begin)
+{
+    struct gyre_trace_event *event = gyre_trace_at(trace, number);
+    if (event && !event->end)
+        event->begin = begin;
+}
+
 static inline void gyre_trace_end(struct gyre_trace *trace, uint64_t number, uint64_t end)
 {
     struct gyre_trace_event *event = gyre_trace_at(trace, number);

@@ -86,7 +86,11 @@ static void calls_and_their_steps_are_events(void **state)
     uint64_t number = gyre_record_step(&place, &step);
     assert_int_equal(number, 2);
     assert_int_equal(event_of(recorder, 2)->end, 0);
+    gyre_trace_begin(recorder->trace, number, step.begin + 1);
+    assert_int_equal(event_of(recorder, 2)->begin, step.begin + 1);
     gyre_trace_end(recorder->trace, number, gyre_ticks());
+    gyre_trace_begin(recorder->trace, number, step.begin + 2); /* it has ended */
+    assert_int_equal(event_of(recorder, 2)->begin, step.begin + 1);
     gyre_record_waits(place, 3);
     assert_int_equal(event_of(recorder, 1)->end, 0);
     gyre_record_ended(place, 0);
