@@ -42,7 +42,14 @@ compare() { # what the page says, flags
     offences=$((offences + 1))
 }
 
-sed -n '/^| one node, shared memory/,/^$/p' "$source/docs/algorithms.md" | sed '1d;/^$/d' >"$table"
+# A row whose first cell is empty goes on with the row before.
+sed -n '/^| one node, shared memory/,/^$/p' "$source/docs/algorithms.md" | sed '1d;/^$/d' |
+    awk -F'|' '
+        { gsub(/^ +| +$/, "", $3) }
+        $2 ~ /^ +$/ { said = said " " $3; next }
+        NR > 1 { print "|" layouts "|" said "|" }
+        { layouts = $2; said = $3 }
+        END { print "|" layouts "|" said "|" }' >"$table"
 kind=
 while IFS='|' read -r _ layouts said _; do
     case $layouts in
