@@ -26,11 +26,11 @@ struct gyre_lane {
         uint32_t outstanding; /* posts without completion */
         uint64_t *event;      /* of the trace: sends and receives, by step */
     } round[2];
-    bool looks_ahead; /* the only slice, of which messages may be longer than GYRE_EARLY_BYTES */
-    bool ahead;       /* the next round is known, and has been posted as far as it can be */
-    uint32_t pass;    /* over the round's steps, see steps.c */
-    uint32_t posted;  /* steps of the round that this pass has looked at */
-    uint32_t local;   /* next step that may be COPY or REDUCE */
+    bool looks_ahead;     /* the slice may receive early */
+    bool ahead;           /* the next round is known, and has been posted as far as it can be */
+    uint32_t pass;        /* over the round's steps, see steps.c */
+    uint32_t posted;      /* steps of the round that this pass has looked at */
+    uint32_t local;       /* next step that may be COPY or REDUCE */
     uint64_t local_bytes; /* done of the step `local` */
     uint8_t *scratch;
     uint64_t scratch_bytes;

@@ -9,9 +9,7 @@
  * completion finds its lane by the token.
  *
  * A single slice receives long messages of the next round early, where this round spares their
- * places (collectives/schedule/early.h). Several slices do not: while one lane waits for a GRANT
- * others transfer, and lanes whose messages were all granted early would share the wire and wait
- * together. Tested by tests/sim/engine.c. */
+ * places (collectives/schedule/early.h). Tested by tests/sim/engine.c. */
 #include "collectives/engine/steps.h"
 
 #include "collectives/schedule/early.h"
@@ -186,8 +184,7 @@ static bool begin_slice(const struct gyre_engine *engine, struct gyre_lane *lane
     lane->slice.in_place =
         gyre_shape_in_place(&op->plan->shape, engine->rank, op->input, op->output);
     lane->rounds = op->plan->algorithm->extent(&lane->slice).rounds;
-    lane->looks_ahead =
-        op->plan->slices == 1 && gyre_slice_all_bytes(&lane->slice) > GYRE_EARLY_BYTES;
+    lane->looks_ahead = gyre_slice_looks_ahead(&lane->slice, op->plan->slices);
     lane->index = 0;
     lane->ahead = false;
     if (lane->rounds)

@@ -128,8 +128,7 @@ static void post_sends(struct gyre_drill *drill, uint32_t rank, uint8_t lane)
 static void rehearse_ahead(struct gyre_drill *drill, uint32_t rank, uint8_t lane)
 {
     struct gyre_drill_lane *l = &drill->rank[rank].lane[lane];
-    if (l->round + 1 == l->rounds || drill->slices > 1 ||
-        gyre_slice_all_bytes(&l->slice) <= GYRE_EARLY_BYTES)
+    if (l->round + 1 == l->rounds || !gyre_slice_looks_ahead(&l->slice, drill->slices))
         return;
     rehearse_round(drill, l, l->round + 1, &drill->next);
     for (uint32_t i = 0; i < drill->next.steps && drill->status == 0; i++)

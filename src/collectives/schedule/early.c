@@ -8,6 +8,11 @@
  * takes that time out of the rounds. Tested by tests/unit/collectives/schedule/early_test.c. */
 #include "collectives/schedule/early.h"
 
+bool gyre_slice_looks_ahead(const struct gyre_slice *slice, uint64_t slices)
+{
+    return slices == 1 && gyre_slice_all_bytes(slice) > GYRE_EARLY_BYTES;
+}
+
 /* Whether two places share bytes. In place INPUT and OUTPUT are one memory. */
 static bool places_overlap(const struct gyre_slice *slice, struct gyre_place a, uint64_t a_length,
                            struct gyre_place b, uint64_t b_length)

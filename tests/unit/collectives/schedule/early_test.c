@@ -31,6 +31,16 @@ static void make(struct gyre_round *round)
     assert_int_equal(gyre_round_init(round, &extent), 0);
 }
 
+static void only_a_single_long_slice_looks_ahead(void **state)
+{
+    (void)state;
+    struct gyre_slice slice = slice_of(GYRE_VERB_ALL_REDUCE, false);
+    assert_true(gyre_slice_looks_ahead(&slice, 1));
+    assert_false(gyre_slice_looks_ahead(&slice, 2));
+    slice.count = GYRE_EARLY_BYTES / slice.element;
+    assert_false(gyre_slice_looks_ahead(&slice, 1));
+}
+
 static void only_long_receives_are_early(void **state)
 {
     (void)state;
@@ -98,6 +108,7 @@ static void in_place_a_block_lies_where_it_belongs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_a_single_long_slice_looks_ahead),
         cmocka_unit_test(only_long_receives_are_early),
         cmocka_unit_test(what_the_round_uses_is_not_written),
         cmocka_unit_test(in_place_input_and_output_are_one_memory),
